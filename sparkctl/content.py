@@ -1,0 +1,46 @@
+"""Where playbooks and recipes lie: inside the installed package, or in the checkout beside it."""
+
+from pathlib import Path
+
+from sparkctl.errors import FileFault
+
+_PACKED = Path(__file__).parent / "_content"
+_CHECKOUT = Path(__file__).parent.parent
+
+
+def root() -> Path:
+    """Return the folder that holds `playbooks/`, `recipes/` and `inventory.example.yml`."""
+    return _PACKED if _PACKED.is_dir() else _CHECKOUT
+
+
+def playbook(name: str) -> Path:
+    """Return the path of a playbook by its name without ending."""
+    return root() / "playbooks" / f"{name}.yml"
+
+
+def recipe(name: str) -> Path:
+    """Return the recipe file that `name` means: a path if it looks like one, else `recipes/<name>.yml`."""
+    return _named(name, "recipes", "recipe")
+
+
+def ladder(name: str) -> Path:
+    """Return the ladder file that `name` means: a path if it looks like one, else `recipes/ladders/<name>.yml`."""
+    return _named(name, "recipes/ladders", "ladder")
+
+
+def prompts(name: str) -> Path:
+    """Return the workload file that `name` means: a path, else `recipes/prompts/<name>.yml`."""
+    return _named(name, "recipes/prompts", "workload")
+
+
+def _named(name: str, folder: str, noun: str) -> Path:
+    if "/" in name or name.endswith((".yml", ".yaml")):
+        return Path(name)
+    path = root() / folder / f"{name}.yml"
+    if path.is_file():
+        return path
+    known = sorted(found.stem for found in (root() / folder).glob("*.yml"))
+    raise FileFault(
+        f"{noun} {name!r} is not one that ships with sparkctl: {', '.join(known)}",
+        hint=f"name one of these, or give a path to a {noun} file of your own",
+    )

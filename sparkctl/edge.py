@@ -1,0 +1,197 @@
+"""The one door for everything that comes from outside: YAML and JSON to frozen values, all faults at once.
+
+Within the program data is plain frozen dataclasses; here they are checked. Unknown keys are faults, a scalar of the
+wrong type is a fault (no coercion: `"8"` is not 8), and each fault names its place: `x.yml: $.levers[3].set: ...`.
+A dataclass may check its own fields in `__post_init__` and raise ValueError; the text then joins the faults.
+"""
+
+import json
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+
+import yaml
+from cattrs import Converter, transform_error
+from cattrs.cols import list_structure_factory, mapping_structure_factory
+from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError, IterableValidationError
+from cattrs.gen import make_dict_structure_fn
+
+from sparkctl.errors import FileFault
+
+T = TypeVar("T")
+
+Hook = Callable[[Any, Any], Any]
+
+_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+_PLAIN = (str, int, float, bool, type(None), list, dict)
+
+
+def _scalar(kind: type) -> Hook:
+    def structure(value: Any, _: Any) -> Any:
+        if kind is float and type(value) is int:
+            return float(value)
+        if type(value) is not kind:
+            raise ValueError(f"wanted {_NAMES[kind]}, found {_shown(value)}")
+        return value
+
+    return structure
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _literal(value: Any, kind: Any) -> Any:
+    allowed = get_args(kind)
+    if not any(type(value) is type(one) and value == one for one in allowed):
+        raise ValueError(f"wanted one of {', '.join(map(str, allowed))}; found {_shown(value)}")
+    return value
+
+
+def _plain_value(value: Any, kind: Any) -> Any:
+    if not isinstance(value, tuple(get_origin(one) or one for one in get_args(kind))):
+        raise ValueError(f"wanted text, a number, true or false; found {_shown(value)}")
+    return value
+
+
+def _is_plain_union(kind: Any) -> bool:
+    """Whether `kind` is a union of scalars, lists and mappings that pass through as they are.
+
+    An optional scalar (`int | None`) is left to cattrs, which then checks the scalar strictly.
+    """
+    if get_origin(kind) not in {Union, types.UnionType}:
+        return False
+    members = [get_origin(one) or one for one in get_args(kind)]
+    return len([one for one in members if one is not type(None)]) > 1 and all(
+        one in _PLAIN for one in members
+    )
+
+
+def _is_tuple(kind: Any) -> bool:
+    return get_origin(kind) is tuple
+
+
+def _is_mapping(kind: Any) -> bool:
+    origin: Any = get_origin(kind)
+    return origin in {Mapping, dict}
+
+
+def _is_literal(kind: Any) -> bool:
+    origin: Any = get_origin(kind)
+    return origin is Literal
+
+
+def _converter() -> Converter:
+    made = Converter(forbid_extra_keys=True, detailed_validation=True)
+
+    def guarded(wanted: str, fits: Callable[[Any], bool], inner: Hook) -> Hook:
+        def structure(value: Any, kind: Any) -> Any:
+            if not fits(value):
+                raise ValueError(f"wanted {wanted}, found {_shown(value)}")
+            return inner(value, kind)
+
+        return structure
+
+    def for_dataclass(kind: Any) -> Hook:
+        return guarded("keys with values", _is_dict, make_dict_structure_fn(kind, made))
+
+    def for_mapping(kind: Any) -> Hook:
+        return guarded("keys with values", _is_dict, mapping_structure_factory(kind, made))
+
+    def for_tuple(kind: Any) -> Hook:
+        items = list_structure_factory(cast("type", types.GenericAlias(list, get_args(kind)[:1])), made)
+        return guarded("a list", _is_list, lambda value, _: tuple(items(value, kind)))
+
+    made.register_structure_hook_factory(
+        lambda kind: isinstance(kind, type) and is_dataclass(kind), for_dataclass
+    )
+    made.register_structure_hook_factory(_is_mapping, for_mapping)
+    made.register_structure_hook_factory(_is_tuple, for_tuple)
+    made.register_structure_hook_func(_is_plain_union, _plain_value)
+    made.register_structure_hook_func(_is_literal, _literal)
+    for kind in (str, int, float, bool):
+        made.register_structure_hook(kind, _scalar(kind))
+    return made
+
+
+def _is_dict(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+converter = _converter()
+
+
+def read(path: Path, kind: type[T]) -> T:
+    """Read a YAML or JSON file into a value of `kind`.
+
+    Raises:
+        FileFault: the file is missing, is not YAML, or does not fit; the message lists every fault.
+
+    """
+    return structure(read_raw(path), kind, source=str(path))
+
+
+def read_raw(path: Path) -> object:
+    """Read a YAML or JSON file into plain lists, mappings and scalars."""
+    text = read_text(path)
+    try:
+        return cast("object", yaml.safe_load(text))
+    except yaml.YAMLError as fault:
+        mark = getattr(fault, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark else ""
+        problem = getattr(fault, "problem", None) or "not readable"
+        raise FileFault(f"{path}: not YAML{where}: {problem}", hint="mend the file at that line") from fault
+
+
+def read_text(path: Path) -> str:
+    """Read a text file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as fault:
+        raise FileFault(f"{path}: there is no such file", hint="check the path") from fault
+    except (OSError, UnicodeDecodeError) as fault:
+        raise FileFault(
+            f"{path}: cannot be read: {fault}", hint="check the path and its permissions"
+        ) from fault
+
+
+def structure(raw: object, kind: type[T], *, source: str) -> T:
+    """Turn plain data into a value of `kind`; `source` names where it came from in the faults."""
+    try:
+        return converter.structure(raw, kind)
+    except (ClassValidationError, IterableValidationError) as fault:
+        faults = transform_error(fault, format_exception=_explain)
+    except (ValueError, TypeError, KeyError) as fault:
+        faults = [f"{_explain(fault, None)} @ $"]
+    lines = [_placed(source, text) for text in faults]
+    raise FileFault("\n".join(lines), hint="mend the places named above; docs/formats.md describes every key")
+
+
+def plain(value: object) -> Any:
+    """Turn a value into plain lists, mappings and scalars, ready for JSON."""
+    return converter.unstructure(value)
+
+
+def to_json(value: object) -> str:
+    """Write a value as indented JSON."""
+    return json.dumps(plain(value), indent=2, ensure_ascii=False)
+
+
+def _explain(fault: BaseException, _: type | None) -> str:
+    if isinstance(fault, ForbiddenExtraKeysError):
+        return f"unknown key {', '.join(sorted(fault.extra_fields))}"
+    if isinstance(fault, KeyError):
+        return f"the key {fault.args[0]} is missing"
+    return str(fault)
+
+
+def _placed(source: str, text: str) -> str:
+    fault, _, where = text.rpartition(" @ ")
+    return f"{source}: {where}: {fault}"
