@@ -33,6 +33,11 @@ def prompts(name: str) -> Path:
     return _named(name, "recipes/prompts", "workload")
 
 
+def engine(kind: str, version: str) -> Path:
+    """Return the file with what one version of an engine accepts."""
+    return _named(f"{kind}-{version}", "recipes/engines", "engine")
+
+
 def _named(name: str, folder: str, noun: str) -> Path:
     if "/" in name or name.endswith((".yml", ".yaml")):
         return Path(name)

@@ -18,7 +18,7 @@ from cattrs.cols import list_structure_factory, mapping_structure_factory
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError, IterableValidationError
 from cattrs.gen import make_dict_structure_fn
 
-from sparkctl.errors import FileFault
+from sparkctl.errors import FileFault, UsageFault
 
 T = TypeVar("T")
 
@@ -151,14 +151,24 @@ def read_raw(path: Path) -> object:
 
 
 def read_text(path: Path) -> str:
-    """Read a text file."""
+    """Read a text file; its line ends stay as they are."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8")
     except FileNotFoundError as fault:
         raise FileFault(f"{path}: there is no such file", hint="check the path") from fault
     except (OSError, UnicodeDecodeError) as fault:
         raise FileFault(
             f"{path}: cannot be read: {fault}", hint="check the path and its permissions"
+        ) from fault
+
+
+def parse_value(text: str, *, source: str) -> Any:
+    """Read one value as YAML: `8` is a number, `"8"` is text, `{a: 1}` a mapping."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as fault:
+        raise UsageFault(
+            f"{source}: not a YAML value", hint="quote text that holds : or # or braces"
         ) from fault
 
 

@@ -1,0 +1,158 @@
+"""The doorway through which nodes are changed and read in bulk: run a playbook, give typed answers.
+
+Answers are read from events, never from the return code alone. Nobody else knows ansible-runner.
+"""
+
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from sparkctl import content
+from sparkctl.errors import Interrupted, Unclear
+from sparkctl.line import Line
+
+Status = Literal["ok", "failed", "unreachable", "skipped"]
+
+_STATUS: Mapping[str, Status] = {
+    "runner_on_ok": "ok",
+    "runner_on_failed": "failed",
+    "runner_on_unreachable": "unreachable",
+    "runner_on_skipped": "skipped",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one host said to one task; `result` is the module's own result."""
+
+    host: str
+    task: str
+    status: Status
+    changed: bool
+    message: str
+    seconds: float
+    result: Mapping[str, Any]
+
+
+def run(
+    playbook: str,
+    line: Line,
+    variables: Mapping[str, object],
+    *,
+    report: Callable[[Answer], None] = lambda _: None,
+) -> tuple[Answer, ...]:
+    """Run a playbook on the nodes of a line and return every host's answer to every task.
+
+    `variables` travel in a file of mode 0600, so that they keep their types and stay out of argv; no text in them is
+    taken for a template (docker's own `--format {{json .}}` would be one).
+
+    Raises:
+        Interrupted: SIGINT came; ansible-playbook was ended first.
+        Unclear: ansible-playbook broke off without saying which host failed.
+
+    """
+    import ansible_runner  # noqa: PLC0415  # 0.1 s that --help must not pay
+
+    answers: list[Answer] = []
+
+    def take(event: Mapping[str, Any]) -> bool:
+        answer = _answer(event)
+        if answer:
+            answers.append(answer)
+            report(answer)
+        return False  # ansible-runner need not keep the event on disk
+
+    with tempfile.TemporaryDirectory(prefix="sparkctl-") as folder, _interruption() as interrupted:
+        _write_variables(Path(folder), variables)
+        ran = ansible_runner.run(
+            private_data_dir=folder,
+            playbook=str(content.playbook(playbook)),
+            inventory=line.source,
+            limit=",".join(node.name for node in line.nodes),
+            envvars=_environment(line),
+            event_handler=take,
+            cancel_callback=interrupted.is_set,
+            quiet=True,
+        )
+        if interrupted.is_set():
+            raise Interrupted(f"{playbook}.yml was interrupted")
+        if ran.status != "successful" and not any(one.status in {"failed", "unreachable"} for one in answers):
+            said = ran.stdout.read().strip().splitlines()
+            raise Unclear(
+                f"{playbook}.yml ended with {ran.status}, rc {ran.rc}: {' '.join(said[-5:]) or 'no output'}",
+                hint="run ansible-playbook --version; ansible-core must be installed beside sparkctl",
+            )
+    return tuple(answers)
+
+
+def _write_variables(folder: Path, variables: Mapping[str, object]) -> None:
+    (folder / "env").mkdir()
+    path = folder / "env" / "extravars"
+    path.touch(mode=0o600)
+    path.write_text(yaml.dump(variables, Dumper=_Unsafe, sort_keys=False), encoding="utf-8")
+
+
+class _Unsafe(yaml.SafeDumper):
+    """Writes every text value with the tag `!unsafe`, so that Ansible never takes braces in it for a template."""
+
+
+_Unsafe.add_representer(str, lambda dumper, text: dumper.represent_scalar("!unsafe", text, style='"'))
+
+
+def _environment(line: Line) -> dict[str, str]:
+    environment = {
+        # ansible-runner finds ansible-playbook on PATH only, and says nothing (rc 127) when it is not there.
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "ANSIBLE_CONFIG": str(content.root() / "playbooks" / "ansible.cfg"),
+    }
+    if line.known_hosts:
+        # ssh splits this option's value at blanks itself, hence the inner quotes.
+        option = f'UserKnownHostsFile="{line.known_hosts}"'
+        environment["ANSIBLE_SSH_COMMON_ARGS"] = shlex.join(["-o", option])
+    return environment
+
+
+def _answer(event: Mapping[str, Any]) -> Answer | None:
+    status = _STATUS.get(event.get("event", ""))
+    if status is None:
+        return None
+    data = event["event_data"]
+    result = data.get("res") or {}
+    return Answer(
+        host=data["host"],
+        task=data["task"],
+        status=status,
+        changed=bool(result.get("changed", False)),
+        message=str(result.get("msg", "")),
+        seconds=float(data.get("duration") or 0.0),
+        result=result,
+    )
+
+
+@contextmanager
+def _interruption() -> Iterator[threading.Event]:
+    """Turn SIGINT and SIGTERM into an event while Ansible runs, so that it ends its children before we go on.
+
+    Note: ansible-runner would install its own handlers and leave them behind; a cancel callback of ours prevents it.
+    """
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+    names = (signal.SIGINT, signal.SIGTERM)
+    before = {name: signal.signal(name, lambda *_: event.set()) for name in names}
+    try:
+        yield event
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

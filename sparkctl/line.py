@@ -1,0 +1,68 @@
+"""A line and its nodes, as values. Pure: decisions may import it; sparkctl/inventory.py reads it from a file."""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rail:
+    """One fabric port of a node: the interface, its IPv4 address and the RDMA device behind it."""
+
+    interface: str
+    address: str
+    hca: str
+
+    def __post_init__(self) -> None:
+        try:
+            ipaddress.IPv4Address(self.address)
+        except ValueError:
+            raise ValueError(f"address: wanted an IPv4 address, found {self.address!r}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One GB10 box: where SSH reaches it, and its rails in the order rail 1, rail 2."""
+
+    name: str
+    rank: int
+    host: str
+    port: int
+    user: str | None
+    key_file: str | None
+    rails: tuple[Rail, ...]
+
+    @property
+    def fabric_address(self) -> str:
+        """Address of rail 1, where ranks meet."""
+        return self.rails[0].address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One serving group: its nodes by rank, its ports, and what it serves unless a flag says otherwise."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    recipe: str | None
+    api_host: str
+    api_port: int
+    master_port: int
+    floors: Mapping[str, float]
+    known_hosts: str | None
+    source: str
+
+    @property
+    def head(self) -> Node:
+        """The node of rank 0, which serves the API."""
+        return self.nodes[0]
+
+    @property
+    def url(self) -> str:
+        """Base address of the line's API."""
+        return f"http://{self.api_host}:{self.api_port}"
+
+    @property
+    def workers_first(self) -> tuple[Node, ...]:
+        """Nodes in launch order: highest rank first, the head last (field/recipes.md 1.6: 3, 2, 1, then 0)."""
+        return tuple(reversed(self.nodes))
