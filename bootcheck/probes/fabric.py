@@ -1,0 +1,50 @@
+"""Fabric of a node: interfaces with their MTU, and don't-fragment pings to the other nodes."""
+
+import json
+import re
+
+from bootcheck.facts import Link, Links, Ping, Record, Unread
+
+# An IPv4 header is 20 bytes, an ICMP echo header 8.
+_HEADERS = 28
+_COUNTS = re.compile(r"(\d+) packets transmitted, (\d+) received")
+_LOCAL = re.compile(r"local error: message too long, mtu[=:]\s*(\d+)")
+
+
+def ping_argv(address: str, mtu: int) -> tuple[str, ...]:
+    """Two don't-fragment pings whose packets are exactly `mtu` bytes on the wire."""
+    return ("ping", "-M", "do", "-s", str(mtu - _HEADERS), "-c", "2", "-i", "0.2", "-W", "2", address)
+
+
+def parse_links(record: Record) -> Links | Unread:
+    """Read `ip -j addr`."""
+    try:
+        found = json.loads(record.stdout)
+        links = tuple(
+            Link(
+                interface=str(one["ifname"]),
+                mtu=int(one["mtu"]),
+                is_up="LOWER_UP" in one.get("flags", ()),
+                addresses=tuple(str(address["local"]) for address in one.get("addr_info", ())),
+            )
+            for one in found
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Unread(probe=record.probe, why="not the JSON of ip -j addr", seen=record.stdout)
+    return Links(interfaces=links)
+
+
+def parse_ping(record: Record) -> Ping | Unread:
+    """Read `ping` of iputils; the address and size come from the command itself."""
+    counts = _COUNTS.search(record.stdout)
+    if not counts:
+        why = record.stderr.strip() or "no packet counts in ping's output"
+        return Unread(probe=record.probe, why=why, seen=record.stdout)
+    local = _LOCAL.search(record.stdout + record.stderr)
+    return Ping(
+        address=record.argv[-1],
+        payload=int(record.argv[record.argv.index("-s") + 1]),
+        sent=int(counts[1]),
+        received=int(counts[2]),
+        local_mtu=int(local[1]) if local else None,
+    )
