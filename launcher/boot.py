@@ -1,0 +1,222 @@
+"""Boot: the ritual from the first probe to a line that has answered sensibly. I/O joined in the order of the field.
+
+Probe and judge; only when nothing but what settling cures is wrong: stop what runs, settle memory, probe and judge
+again; start workers, then the head; wait; ask. All checks come before any teardown, and a boot that does not end
+ready leaves no rank running.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from bootcheck import collect, gates
+from bootcheck.facts import Bundle
+from bootcheck.findings import Finding
+from bootcheck.floors import Floors
+from bootcheck.gates.gate import Scene
+from launcher import launch
+from launcher.command import RankCommand, rank_commands
+from launcher.recipe import Recipe
+from launcher.smoke import Smoked
+from sparkctl import ansible
+from sparkctl.clock import Clock
+from sparkctl.errors import SparkctlError
+from sparkctl.line import Line
+
+Stage = Literal["check", "settle", "launch", "ready"]
+
+STAGES: tuple[tuple[Stage, str], ...] = (
+    ("check", "probe every node and judge; nothing is touched"),
+    ("settle", "stop what is left of this line, drop page cache, probe and judge again"),
+    ("launch", "start ranks, workers first, the head last"),
+    ("ready", "wait for every rank and the API, then ask the smokes"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a boot is doing: a stage began, tells something, or ended after so many of the line's seconds."""
+
+    stage: Stage
+    state: Literal["began", "tells", "done", "failed"]
+    detail: str = ""
+    seconds: float = 0.0
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All that a boot needs to know before it starts."""
+
+    boot: str
+    line: Line
+    recipe: Recipe
+    floors: Floors
+
+    def commands(self) -> tuple[RankCommand, ...]:
+        """Every rank's command."""
+        return rank_commands(self.recipe, self.line, self.boot)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boot:
+    """How a boot ended. `why` is empty when the line is ready; else stage, node, cause, remedy and the rank's log."""
+
+    boot: str
+    line: str
+    stage: Stage
+    findings: tuple[Finding, ...]
+    seconds: float
+    why: str = ""
+    node: str = ""
+    hint: str = ""
+    log: tuple[str, ...] = ()
+    smokes: tuple[Smoked, ...] = ()
+    unclear: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the line is ready."""
+        return not self.why
+
+
+def check(line: Line, recipe: Recipe, floors: Floors, report: collect.Report = lambda _: None) -> Scene:
+    """Probe every node once and return what the gates judge. Changes nothing."""
+    bundle = collect.collect(line, recipe.engine.image, round(floors.mtu.value), report)
+    return _scene(line, floors, bundle)
+
+
+def _scene(line: Line, floors: Floors, bundle: Bundle) -> Scene:
+    return Scene(line=line, facts=collect.facts(bundle), floors=floors)
+
+
+def boot(plan: Plan, clock: Clock, report: Report) -> Boot:
+    """Run the ritual. A gate that fails or a rank that dies is part of the result; an interruption is raised on.
+
+    Raises:
+        SparkctlError: Ansible itself broke off, or the user interrupted; ranks that were started are stopped first.
+
+    """
+    return _Ritual(plan, clock, report).run()
+
+
+class _Ritual:
+    """One run of the ritual; holds what every stage needs."""
+
+    def __init__(self, plan: Plan, clock: Clock, report: Report) -> None:
+        self.plan = plan
+        self.clock = clock
+        self.report = report
+        self.began = clock.monotonic_s()
+        self.findings: tuple[Finding, ...] = ()
+
+    def run(self) -> Boot:
+        for stage in (self._check, self._settle):
+            stopped = stage()
+            if stopped:
+                return stopped
+        with self._nothing_left_behind():
+            return self._launch()
+
+    def _check(self) -> Boot | None:
+        self._tell("check", "began")
+        plan = self.plan
+        scene = check(
+            plan.line, plan.recipe, plan.floors, lambda answer: self._tell("check", "tells", answer.host)
+        )
+        return self._judge("check", scene, settled=False)
+
+    def _settle(self) -> Boot | None:
+        self._tell("settle", "began")
+        plan = self.plan
+        variables = {
+            "stop_order": [node.name for node in plan.line.nodes],
+            "line": plan.line.name,
+            "probe_tables": collect.tables(plan.line, plan.recipe.engine.image, round(plan.floors.mtu.value)),
+        }
+        answers = ansible.run(
+            "boot", plan.line, variables, report=lambda one: self._tell("settle", "tells", one.host)
+        )
+        return self._judge(
+            "settle", _scene(plan.line, plan.floors, collect.bundle(plan.line, answers)), settled=True
+        )
+
+    def _judge(self, stage: Stage, scene: Scene, *, settled: bool) -> Boot | None:
+        self.findings = gates.judge(scene)
+        blocking = gates.blocking(self.findings, scene, settled=settled)
+        if not blocking:
+            self._tell(stage, "done")
+            return None
+        first = next((one for one in blocking if one.verdict == "fail"), blocking[0])
+        why = f"gate {first.gate}: measured {first.measured}; wanted {first.wanted}"
+        unclear = first.verdict == "unknown"
+        return self._failed(
+            stage, launch.Outcome(fault=why, node=first.node, hint=first.hint), unclear=unclear
+        )
+
+    def _launch(self) -> Boot:
+        plan, commands = self.plan, self.plan.commands()
+        self._tell("launch", "began")
+        started = launch.start(
+            plan.line, commands, self.clock, lambda text: self._tell("launch", "tells", text)
+        )
+        if started.fault:
+            return self._stop_after("launch", started)
+        self._tell("launch", "done")
+        self._tell("ready", "began")
+        ready = launch.wait_ready(
+            plan.line, plan.recipe, commands, self.clock, lambda text: self._tell("ready", "tells", text)
+        )
+        if ready.fault:
+            return self._stop_after("ready", ready)
+        self._tell("ready", "done")
+        return Boot(
+            boot=plan.boot,
+            line=plan.line.name,
+            stage="ready",
+            findings=self.findings,
+            seconds=self._seconds(),
+            smokes=ready.smokes,
+        )
+
+    def _stop_after(self, stage: Stage, outcome: launch.Outcome) -> Boot:
+        failed = self._failed(stage, outcome)
+        launch.stop(self.plan.line, lambda _: None)
+        return failed
+
+    def _failed(self, stage: Stage, outcome: launch.Outcome, *, unclear: bool = False) -> Boot:
+        self._tell(stage, "failed", outcome.fault)
+        return Boot(
+            boot=self.plan.boot,
+            line=self.plan.line.name,
+            stage=stage,
+            findings=self.findings,
+            seconds=self._seconds(),
+            why=outcome.fault,
+            node=outcome.node,
+            hint=outcome.hint,
+            log=outcome.log,
+            smokes=outcome.smokes,
+            unclear=unclear,
+        )
+
+    @contextmanager
+    def _nothing_left_behind(self) -> Iterator[None]:
+        """Stop every rank when the launch is interrupted or breaks off, then raise on."""
+        try:
+            yield
+        except (KeyboardInterrupt, SparkctlError):
+            self._tell("launch", "tells", "interrupted: stopping every rank")
+            launch.stop(self.plan.line, lambda _: None)
+            raise
+
+    def _tell(
+        self, stage: Stage, state: Literal["began", "tells", "done", "failed"], detail: str = ""
+    ) -> None:
+        self.report(Progress(stage=stage, state=state, detail=detail, seconds=self._seconds()))
+
+    def _seconds(self) -> float:
+        return self.clock.monotonic_s() - self.began

@@ -1,0 +1,114 @@
+"""Overlay: a recipe and settings with dotted keys to another recipe. Pure, and the only way a recipe changes.
+
+Keys are `args.<engine flag>`, `env.<NAME>`, `memory.*`, `parallel.*`, `engine.*`, `speculative.*`, `graphs.*` and
+`ready.*`. A key that names nothing, or a value of another type than what it replaces, is refused.
+"""
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from launcher.recipe import DERIVED_FLAGS, Argument, EngineFacts, Recipe
+from sparkctl.errors import UsageFault
+
+Settings = Mapping[str, Argument]
+
+_SECTIONS = ("engine", "parallel", "memory", "speculative", "graphs", "ready")
+_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_DERIVED_FROM = {
+    "tensor-parallel-size": "parallel.tensor",
+    "pipeline-parallel-size": "parallel.pipeline",
+    "distributed-executor-backend": "parallel.backend",
+    "gpu-memory-utilization": "memory.utilisation",
+    "kv-cache-memory-bytes": "memory.kv_cache_gib",
+    "speculative-config": "speculative.*",
+    "compilation-config": "graphs.mode",
+}
+
+
+def overlay(recipe: Recipe, settings: Settings, facts: EngineFacts) -> Recipe:
+    """Return the recipe with every setting applied.
+
+    Raises:
+        UsageFault: a key names nothing or a value does not fit; every fault at once.
+
+    """
+    faults = tuple(
+        f"{key}: {fault}"
+        for key, value in settings.items()
+        if (fault := find_fault(recipe, key, value, facts))
+    )
+    if faults:
+        raise UsageFault("\n".join(faults), hint="sparkctl boot --plan shows every key of the recipe in use")
+    for key, value in settings.items():
+        section, _, name = key.partition(".")
+        if section == "args":
+            recipe = dataclasses.replace(recipe, args={**recipe.args, name: value})
+        elif section == "env":
+            recipe = dataclasses.replace(recipe, env={**recipe.env, name: str(value)})
+        else:
+            changed = dataclasses.replace(
+                getattr(recipe, section), **{name: _fitted(recipe, section, name, value)}
+            )
+            recipe = dataclasses.replace(recipe, **{section: changed})
+    return recipe
+
+
+def find_fault(recipe: Recipe, key: str, value: Argument, facts: EngineFacts) -> str:
+    """Return what is wrong with one setting, or an empty text."""
+    section, dot, name = key.partition(".")
+    if not dot or section not in {"args", "env", *_SECTIONS}:
+        return f"unknown recipe key; wanted args.<flag>, env.<NAME> or {', '.join(f'{one}.*' for one in _SECTIONS)}"
+    if section == "args":
+        return _flag_fault(name, facts)
+    if section == "env":
+        if not _ENV_NAME.match(name):
+            return "unknown recipe key; an environment variable is letters, digits and underscores"
+        return "" if isinstance(value, str) else f"wanted text (quote it), found {value!r}"
+    return _field_fault(recipe, section, name, value)
+
+
+def _flag_fault(name: str, facts: EngineFacts) -> str:
+    if name in DERIVED_FLAGS:
+        return f"this flag follows from {_DERIVED_FROM.get(name, 'the inventory')}; set that instead"
+    if name not in facts.flags:
+        return f"unknown recipe key; {facts.engine} {facts.version} has no flag --{name}{_near(name, facts.flags)}"
+    return ""
+
+
+def _field_fault(recipe: Recipe, section: str, name: str, value: Argument) -> str:
+    current = getattr(recipe, section)
+    if current is None:
+        return f"the recipe {recipe.name} has no section {section}"
+    known = [one.name for one in dataclasses.fields(current)]
+    if name not in known:
+        return f"unknown recipe key; {section} has {', '.join(known)}{_near(name, tuple(known))}"
+    return _type_fault(get_type_hints(type(current))[name], value)
+
+
+def _type_fault(kind: Any, value: object) -> str:
+    allowed = tuple(_members(kind))
+    if get_origin(kind) is Literal:
+        return "" if value in allowed else f"wanted one of {', '.join(map(str, allowed))}, found {value!r}"
+    fits = type(value) in allowed or (float in allowed and type(value) is int)
+    wanted = " or ".join(one.__name__ for one in allowed if one is not type(None))
+    return "" if fits else f"wanted {wanted}, found {value!r}"
+
+
+def _members(kind: Any) -> Iterator[Any]:
+    if get_origin(kind) in {Union, type(int | str), Literal}:
+        yield from get_args(kind)
+    else:
+        yield kind
+
+
+def _fitted(recipe: Recipe, section: str, name: str, value: Argument) -> Argument:
+    kind = get_type_hints(type(getattr(recipe, section)))[name]
+    return float(value) if type(value) is int and int not in tuple(_members(kind)) else value
+
+
+def _near(name: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""

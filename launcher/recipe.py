@@ -1,0 +1,166 @@
+"""Recipe: how one model is served by one engine over a line, as values. Pure; docs/formats.md describes the file."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Argument = str | int | float | bool | list[Any] | dict[str, Any]
+
+# Flags that command.py derives from other sections or from the inventory: a recipe that gives them too would give
+# one thing in two places.
+DERIVED_FLAGS = frozenset(
+    {
+        "tensor-parallel-size",
+        "pipeline-parallel-size",
+        "distributed-executor-backend",
+        "nnodes",
+        "node-rank",
+        "master-addr",
+        "master-port",
+        "headless",
+        "host",
+        "port",
+        "served-model-name",
+        "gpu-memory-utilization",
+        "kv-cache-memory-bytes",
+        "speculative-config",
+        "compilation-config",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """What is served: the folder inside the container (the same on every rank) and the name clients use."""
+
+    path: str
+    served_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """Which engine, and the image it runs from. The image must hold the same layers on every rank."""
+
+    kind: Literal["vllm"]
+    version: str
+    image: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallel:
+    """How the model is cut over the nodes; `tensor` times `pipeline` must be the number of nodes."""
+
+    tensor: int
+    pipeline: int = 1
+    backend: Literal["mp"] = "mp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The memory plan of a rank, in GiB; `kv_cache_gib` pins the KV cache to the same size on every rank."""
+
+    utilisation: float
+    free_floor_gib: float
+    kv_cache_gib: float | None = None
+    container_gib: int = 112
+    shared_gib: int = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculative:
+    """Speculative decoding: the drafter and how many tokens it proposes a step."""
+
+    method: str
+    tokens: int
+    draft_sample_method: Literal["greedy", "probabilistic"] = "greedy"
+    rejection_sample_method: Literal["standard", "block"] = "standard"
+    enable_adaptive_verification: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graphs:
+    """CUDA graphs; the sizes to capture follow from the sequences and the drafted tokens."""
+
+    mode: Literal["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """What the container of a rank may use; `mounts` maps a path on the node to `path[:ro]` inside."""
+
+    mounts: Mapping[str, str]
+    devices: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    ulimits: Mapping[str, str] = field(default_factory=dict)
+    oom_score_adj: int = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """When to look whether the line is ready and when to give up, in the line's seconds."""
+
+    limit_s: float = 3000.0
+    poll_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How to serve one model; `overlay` is the only way in which anything changes it."""
+
+    schema: Literal[1]
+    name: str
+    about: str
+    sources: tuple[str, ...]
+    model: Model
+    engine: Engine
+    parallel: Parallel
+    memory: Memory
+    container: Container
+    args: Mapping[str, Argument]
+    env: Mapping[str, str]
+    speculative: Speculative | None = None
+    graphs: Graphs | None = None
+    ready: Ready = field(default_factory=Ready)
+
+    def __post_init__(self) -> None:
+        doubled = sorted(DERIVED_FLAGS & self.args.keys())
+        if doubled:
+            raise ValueError(f"args: {', '.join(doubled)} follow from other sections; take them out of args")
+        if self.graphs and self.max_num_seqs is None:
+            raise ValueError("args: max-num-seqs is missing, and the graph sizes follow from it")
+
+    @property
+    def max_num_seqs(self) -> int | None:
+        """Most sequences in one batch."""
+        value = self.args.get("max-num-seqs")
+        return value if isinstance(value, int) else None
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes this recipe wants."""
+        return self.parallel.tensor * self.parallel.pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """What an engine of one version accepts, read from its wheel: recipes/engines/<kind>-<version>.yml."""
+
+    schema: Literal[1]
+    engine: str
+    version: str
+    source: str
+    flags: tuple[str, ...]
+
+
+def digest(recipe: Recipe) -> str:
+    """Return the SHA-256 of the recipe's canonical JSON, as 64 hex digits."""
+    text = json.dumps(dataclasses.asdict(recipe), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def unknown_flags(recipe: Recipe, facts: EngineFacts) -> tuple[str, ...]:
+    """Return the flags of `args` that this version of the engine does not know."""
+    return tuple(sorted(recipe.args.keys() - set(facts.flags)))

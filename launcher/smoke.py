@@ -1,0 +1,109 @@
+"""Smoke: is what the line answers still language, and is it right? Pure judge of replies.
+
+/health stays 200 while every request fails or every reply is garbled (field/recipes.md 0.8, 1.5; field/peers.md 3.3),
+so a line is ready only when these questions were answered sensibly.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smoke:
+    """One question with a known kind of answer; `fault` returns what is wrong with a reply, or an empty text."""
+
+    name: str
+    prompt: str
+    max_tokens: int
+    fault: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Smoked:
+    """How one smoke ended; `fault` is empty when it passed, `reply` is what was said."""
+
+    name: str
+    fault: str
+    reply: str
+
+
+def garble(text: str) -> str:
+    """Return why `text` does not read as language, or an empty text.
+
+    Deliberately coarse, so that legitimate lists and code pass: looks for replacement characters, text that is not
+    words, one word or phrase over and over. The graded audit belongs to the bench.
+    """
+    if not text.strip():
+        return "the reply is empty"
+    if "\ufffd" in text:
+        return "the reply has broken characters (U+FFFD)"
+    words = [word.lower() for word in _WORD.findall(text)]
+    letters = sum(len(word) for word in words)
+    solid = sum(not character.isspace() for character in text)
+    if letters < 0.6 * solid:
+        return f"only {100 * letters // solid} % of the reply is words"
+    longest = max(map(len, words))
+    if longest > 40:
+        return f"a word of {longest} letters"
+    return _repetition(words)
+
+
+def _repetition(words: list[str]) -> str:
+    phrases = Counter(zip(words, words[1:], words[2:], strict=False))
+    if phrases:
+        phrase, times = phrases.most_common(1)[0]
+        if times > 4 and 3 * times > len(words) / 2:
+            return f"the phrase {' '.join(phrase)!r} comes {times} times in {len(words)} words"
+    word, times = Counter(words).most_common(1)[0]
+    if len(words) >= 8 and times > len(words) / 2:
+        return f"the word {word!r} is {times} of {len(words)} words"
+    return ""
+
+
+def _count_fault(reply: str) -> str:
+    numbers = [int(number) for number in re.findall(r"\d+", reply)]
+    wanted = list(range(1, 21))
+    return "" if numbers == wanted else f"wanted 1 to 20 in order, found {numbers[:25]}"
+
+
+def _fact_fault(reply: str) -> str:
+    return "" if re.search(r"\bParis\b", reply) else "wanted Paris in the reply"
+
+
+def _prose_fault(reply: str) -> str:
+    fault = garble(reply)
+    if fault:
+        return fault
+    words = _WORD.findall(reply)
+    return "" if len(words) >= 12 else f"wanted a few sentences, found {len(words)} words"
+
+
+SMOKES: tuple[Smoke, ...] = (
+    Smoke(
+        name="count",
+        prompt="Count from 1 to 20. Write only the numbers, separated by spaces.",
+        max_tokens=96,
+        fault=_count_fault,
+    ),
+    Smoke(
+        name="fact",
+        prompt="What is the capital of France? Answer in one short sentence.",
+        max_tokens=32,
+        fault=_fact_fault,
+    ),
+    Smoke(
+        name="prose",
+        prompt="Describe in three sentences how bread is baked.",
+        max_tokens=160,
+        fault=_prose_fault,
+    ),
+)
+
+
+def judge(smoke: Smoke, reply: str) -> Smoked:
+    """Judge one reply."""
+    return Smoked(name=smoke.name, fault=smoke.fault(reply), reply=reply)
