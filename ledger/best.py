@@ -1,0 +1,98 @@
+"""The best configuration of each line: the stack that its last climb kept, with figures from that stack's own boots.
+
+The unit is a boot: a figure is the geometric mean over the boots of exactly that stack, within that climb alone, and
+its interval comes from the spread between boots, not between the requests inside one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import exp, log, sqrt
+from statistics import fmean, stdev
+
+from scipy.special import stdtrit
+
+from ledger.entry import Row
+from ledger.history import Climb, climbs
+from tuner.ladder import Trial
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A metric over `n` boots: geometric mean, and the 95 % interval of that mean unless one boot is all there is."""
+
+    metric: str
+    unit: str
+    n: int
+    mean: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """A line's best configuration; `boots` counts the measured boots of exactly this stack."""
+
+    climb: Climb
+    stack: tuple[str, ...]
+    boots: int
+    figures: tuple[Figure, ...]
+
+
+def best(rows: Sequence[Row]) -> tuple[Best, ...]:
+    """Return the best configuration of each line that has figures, real lines first; practice and real ones never mix.
+
+    It is that of the last climb that came to its end; a climb that is still open counts only while there is no other.
+    """
+    ordered = sorted(climbs(rows), key=_line)
+    return tuple(
+        found for _, own in groupby(ordered, key=_line) if (found := _best_of(tuple(own))) is not None
+    )
+
+
+def summarise(name: str, unit: str, values: Sequence[float]) -> Figure:
+    """Return the geometric mean of the values and its 95 % t interval, taken on the logarithms.
+
+    Speeds scatter in proportion to their size, so their logarithms are what is taken as normal (docs/method.md). One
+    value has no interval, nor have values that have no logarithm; of those the plain mean is given.
+    """
+    n = len(values)
+    if n == 1 or min(values) <= 0:
+        return Figure(metric=name, unit=unit, n=n, mean=fmean(values), low=None, high=None)
+    logs = [log(value) for value in values]
+    mean = fmean(logs)
+    half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * stdev(logs) / sqrt(n)
+    return Figure(metric=name, unit=unit, n=n, mean=exp(mean), low=exp(mean - half), high=exp(mean + half))
+
+
+def _line(climb: Climb) -> tuple[bool, str]:
+    return climb.simulated, climb.line
+
+
+def _best_of(own: Sequence[Climb]) -> Best | None:
+    found = [one for one in map(_figures, own) if one is not None]
+    ended = [one for one in found if one.climb.ended]
+    ranked = ended or found
+    return ranked[-1] if ranked else None
+
+
+def _figures(climb: Climb) -> Best | None:
+    """Return the figures of a climb's stack, or None when no boot of exactly that stack was measured."""
+    boots = [
+        trial
+        for trial in climb.trials
+        if trial.outcome == "measured" and frozenset(trial.arm) == frozenset(climb.stack)
+    ]
+    if not boots:
+        return None
+    names = sorted({(one.name, one.unit) for trial in boots for one in trial.metrics})
+    figures = tuple(summarise(name, unit, _values(boots, name, unit)) for name, unit in names)
+    return Best(climb=climb, stack=climb.stack, boots=len(boots), figures=figures)
+
+
+def _values(boots: Sequence[Trial], name: str, unit: str) -> tuple[float, ...]:
+    return tuple(
+        one.value for trial in boots for one in trial.metrics if (one.name, one.unit) == (name, unit)
+    )

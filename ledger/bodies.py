@@ -1,0 +1,252 @@
+"""What the body of a row must say, kind by kind, and the values that the folds work on.
+
+A body may say more than this (a bench keeps every request, a boot every finding); what is named here must be there
+and have its type. Reading is strict: no text for a number, no default for a missing key.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, assert_never, cast, get_args
+
+from ledger import reported
+from ledger.entry import Body, Json, Kind, Row, RowFault
+from ledger.fields import (
+    each,
+    flag,
+    get,
+    mapping,
+    number,
+    number_or_null,
+    setting,
+    text,
+    text_or_null,
+    texts,
+    whole,
+)
+
+Setting = bool | int | float | str
+Decision = Literal["accept", "reject", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The start of a climb; `settings` says what each lever sets and `pace` how fast a practice line runs, if known."""
+
+    climb: str
+    ladder: str
+    ladder_digest: str
+    recipe: str
+    recipe_digest: str
+    workload_digest: str
+    levers: tuple[str, ...]
+    settings: Mapping[str, Mapping[str, Setting]]
+    pace: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boot:
+    """A boot that came up or did not; `climb` is None outside a climb.
+
+    `void` marks a boot that a gate stopped: it says something of a node, nothing of the levers.
+    """
+
+    boot: str
+    climb: str | None
+    on: tuple[str, ...]
+    ok: bool
+    why: str
+    void: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One metric of one boot; `n` counts the samples inside the boot."""
+
+    name: str
+    value: float
+    unit: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """What was measured on a boot; with `voids` the figures are kept and do not count."""
+
+    boot: str
+    climb: str | None
+    on: tuple[str, ...]
+    voids: tuple[str, ...]
+    metrics: tuple[Figure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """A lever's effect on one metric as a ratio to the stack without it; None is what could not be known yet."""
+
+    metric: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What was decided about a lever, after how many boots, and what the seeds' rule would have said."""
+
+    climb: str
+    lever: str
+    verdict: Decision
+    effects: tuple[Effect, ...]
+    boots: int
+    voids: int
+    seed_rule: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The end of a climb: a note with `ended`; the stack is what was kept."""
+
+    climb: str
+    stack: tuple[str, ...]
+    why: str
+
+
+def check(kind: Kind, body: Body) -> None:
+    """Check that a body says what its kind must say.
+
+    Raises:
+        RowFault: a key is missing or has the wrong type.
+
+    """
+    is_simulated(body)
+    match kind:
+        case "plan":
+            plan(body)
+        case "boot":
+            boot(body)
+        case "bench":
+            bench(body)
+        case "verdict":
+            verdict(body)
+        case "import":
+            reported.imported(body)
+        case "note":
+            note(body)
+        case "retract":
+            retracts(body)
+        case "step" | "calibration" | "quality" | "alarm":
+            pass
+        case _ as never:
+            assert_never(never)
+
+
+def is_simulated(body: Body) -> bool:
+    """Whether the row comes from a practice line."""
+    return get(body, "simulated", flag)
+
+
+def plan(body: Body) -> Plan:
+    """Read the body of a plan."""
+    settings = get(body, "settings", mapping) if "settings" in body else {}
+    return Plan(
+        climb=get(body, "climb", text),
+        ladder=get(body, "ladder", text),
+        ladder_digest=get(body, "ladder_digest", text),
+        recipe=get(body, "recipe", text),
+        recipe_digest=get(body, "recipe_digest", text),
+        workload_digest=get(body, "workload_digest", text),
+        levers=get(body, "levers", texts),
+        settings={lever: get(settings, lever, _settings) for lever in settings},
+        pace=get(body, "pace", number) if body.get("pace") is not None else None,
+    )
+
+
+def boot(body: Body) -> Boot:
+    """Read the body of a boot."""
+    return Boot(
+        boot=get(body, "boot", text),
+        climb=get(body, "climb", text_or_null),
+        on=get(body, "on", texts),
+        ok=get(body, "ok", flag),
+        why=get(body, "why", text),
+        void=get(body, "void", flag) if "void" in body else False,
+    )
+
+
+def bench(body: Body) -> Bench:
+    """Read the body of a bench."""
+    return Bench(
+        boot=get(body, "boot", text),
+        climb=get(body, "climb", text_or_null),
+        on=get(body, "on", texts),
+        voids=get(body, "voids", texts),
+        metrics=get(body, "metrics", lambda found: each(found, _figure)),
+    )
+
+
+def verdict(body: Body) -> Verdict:
+    """Read the body of a verdict."""
+    metrics = get(body, "metrics", mapping)
+    return Verdict(
+        climb=get(body, "climb", text),
+        lever=get(body, "lever", text),
+        verdict=get(body, "verdict", _decision),
+        effects=tuple(_effect(name, get(metrics, name, mapping)) for name in metrics),
+        boots=get(body, "boots", whole),
+        voids=get(body, "voids", whole),
+        seed_rule=get(body, "seed_rule", text),
+        why=get(body, "why", text),
+    )
+
+
+def note(body: Body) -> Ended | None:
+    """Read the body of a note: the end of a climb, or None for any other note."""
+    if body.get("ended") is not True:
+        return None
+    return Ended(climb=get(body, "climb", text), stack=get(body, "stack", texts), why=get(body, "why", text))
+
+
+def retracts(body: Body) -> int:
+    """Read which row a retraction takes back; it must say why."""
+    get(body, "why", text)
+    return get(body, "retracts", whole)
+
+
+def live(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return the rows that count: neither retracted nor a retraction; a retraction may itself be retracted."""
+    gone: set[int] = set()
+    for row in reversed(rows):
+        if row.kind == "retract" and row.n not in gone:
+            gone.add(retracts(row.body))
+    return tuple(row for row in rows if row.n not in gone and row.kind != "retract")
+
+
+def _effect(metric: str, body: Body) -> Effect:
+    return Effect(
+        metric=metric,
+        estimate=get(body, "estimate", number_or_null),
+        low=get(body, "low", number_or_null),
+        high=get(body, "high", number_or_null),
+    )
+
+
+def _figure(found: Json) -> Figure:
+    body = mapping(found)
+    return Figure(
+        name=get(body, "name", text),
+        value=get(body, "value", number),
+        unit=get(body, "unit", text),
+        n=get(body, "n", whole),
+    )
+
+
+def _settings(found: Json) -> Mapping[str, Setting]:
+    body = mapping(found)
+    return {key: get(body, key, setting) for key in body}
+
+
+def _decision(found: Json) -> Decision:
+    if found not in get_args(Decision):
+        raise RowFault(f"wanted one of {', '.join(get_args(Decision))}; found {found!r}")
+    return cast("Decision", found)

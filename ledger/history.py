@@ -1,0 +1,128 @@
+"""Rows back to climbs: what `tune --resume` goes on with, and what the tables are made of.
+
+A climb begins with its plan row. It ends with a note row that says `ended`, written when the ladder has no step left
+(or its base failed); a climb stopped by a budget, a signal or a crash has no such row and stays open. Of several open
+climbs of a line only the last can be resumed. A boot that failed is a trial by itself; one that came up becomes a
+trial with its bench row, and without one (the tuner died in between) it is no trial: the boot is done again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ledger import bodies
+from ledger.bodies import live
+from ledger.entry import Row
+from tuner.ladder import Trial
+from tuner.metrics import Metric
+from tuner.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Climb:
+    """One climb of a line: its plan, its finished boots in order, the last verdict on each lever, and its end if any."""
+
+    line: str
+    simulated: bool
+    began: str
+    last: str
+    plan: bodies.Plan
+    trials: tuple[Trial, ...]
+    verdicts: tuple[bodies.Verdict, ...]
+    ended: bodies.Ended | None
+
+    @property
+    def id(self) -> str:
+        """The climb's id, which its rows carry."""
+        return self.plan.climb
+
+    @property
+    def stack(self) -> tuple[str, ...]:
+        """The levers kept: as the end says, or those accepted so far, in the order of their verdicts."""
+        if self.ended:
+            return self.ended.stack
+        return tuple(one.lever for one in self.verdicts if one.verdict == "accept")
+
+
+def open_climb(rows: Sequence[Row], line: str, *, simulated: bool) -> Climb | None:
+    """Return the last climb of the line if it has no end, as the state to resume from; practice and real lines apart."""
+    own = [one for one in climbs(rows) if (one.line, one.simulated) == (line, simulated)]
+    return own[-1] if own and not own[-1].ended else None
+
+
+def climbs(rows: Sequence[Row]) -> tuple[Climb, ...]:
+    """Return every climb in the order of their plans; retracted rows are left out."""
+    counted = live(rows)
+    return tuple(_climb(row, counted) for row in counted if row.kind == "plan")
+
+
+def told(climb: Climb, replayed: Sequence[Verdict]) -> int:
+    """Return how many of the replayed verdicts are on record; from there on they are to be noted (again).
+
+    Usually all that were given before the interrupt; fewer when a row was retracted since and a replay decides anew.
+    """
+    recorded = {one.lever: one.verdict for one in climb.verdicts}
+    same = [recorded.get(one.lever) == one.verdict for one in replayed]
+    return same.index(False) if False in same else len(same)
+
+
+def _climb(first: Row, rows: Sequence[Row]) -> Climb:
+    plan = bodies.plan(first.body)
+    key = (first.line, bodies.is_simulated(first.body), plan.climb)
+    own = [row for row in rows if row.n >= first.n and _key(row) == key]
+    ends = [end for end in (bodies.note(row.body) for row in own if row.kind == "note") if end]
+    return Climb(
+        line=first.line,
+        simulated=key[1],
+        began=first.at,
+        last=own[-1].at,
+        plan=plan,
+        trials=_trials(own),
+        verdicts=_verdicts(own),
+        ended=ends[-1] if ends else None,
+    )
+
+
+def _key(row: Row) -> tuple[str, bool, object]:
+    return row.line, bodies.is_simulated(row.body), row.body.get("climb")
+
+
+def _verdicts(rows: Sequence[Row]) -> tuple[bodies.Verdict, ...]:
+    """Return the last verdict on each lever, in the order in which these were given."""
+    last: dict[str, bodies.Verdict] = {}
+    for verdict in (bodies.verdict(row.body) for row in rows if row.kind == "verdict"):
+        last.pop(verdict.lever, None)
+        last[verdict.lever] = verdict
+    return tuple(last.values())
+
+
+def _trials(rows: Sequence[Row]) -> tuple[Trial, ...]:
+    """Return one trial a boot, in the order in which the boots were finished; a later bench of a boot replaces an earlier."""
+    up: dict[str, bodies.Boot] = {}
+    trials: dict[str, Trial] = {}
+    for row in rows:
+        if row.kind == "boot":
+            boot = bodies.boot(row.body)
+            up[boot.boot] = boot
+            if not boot.ok:
+                trials[boot.boot] = _not_up(boot)
+        elif row.kind == "bench":
+            bench = bodies.bench(row.body)
+            if bench.boot in up and up[bench.boot].ok:
+                trials[bench.boot] = _measured(bench)
+    return tuple(trials.values())
+
+
+def _not_up(boot: bodies.Boot) -> Trial:
+    return Trial(boot=boot.boot, arm=boot.on, outcome="void" if boot.void else "failed", why=boot.why)
+
+
+def _measured(bench: bodies.Bench) -> Trial:
+    return Trial(
+        boot=bench.boot,
+        arm=bench.on,
+        outcome="void" if bench.voids else "measured",
+        why="; ".join(bench.voids),
+        metrics=tuple(
+            Metric(name=one.name, value=one.value, unit=one.unit, n=one.n) for one in bench.metrics
+        ),
+    )

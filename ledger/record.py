@@ -1,0 +1,157 @@
+"""The tuner's values as bodies of rows: one place knows how a plan, a bench, a verdict and an end are written down.
+
+What JSON has no word for becomes null: a bound or an estimate that cannot be known yet (nan, infinite). A request's text
+is kept as its hash, its length and the server's counts; the text itself may be anything and is not for a ledger.
+"""
+
+import hashlib
+import math
+from dataclasses import asdict
+
+from ledger.entry import Body, Json
+from tuner import lever, request, statistics, verdict
+from tuner.ladder import Trial
+
+
+def plan(  # noqa: PLR0913 - all named; each is a key of the row
+    ladder: lever.Ladder,
+    *,
+    climb: str,
+    simulated: bool,
+    ladder_digest: str,
+    recipe_digest: str,
+    workload_digest: str,
+    seed: int | None = None,
+    pace: float | None = None,
+) -> Body:
+    """Write the plan of a climb: what is climbed, on which recipe, asked how, and what each lever sets."""
+    return {
+        "simulated": simulated,
+        "climb": climb,
+        "ladder": ladder.name,
+        "ladder_digest": ladder_digest,
+        "recipe": ladder.recipe,
+        "recipe_digest": recipe_digest,
+        "workload_digest": workload_digest,
+        "levers": [one.id for one in ladder.levers],
+        "settings": {one.id: dict(one.set) for one in ladder.levers},
+        "seed": seed,
+        "pace": pace,
+    }
+
+
+def boot(  # noqa: PLR0913 - all named; each is a key of the row
+    *,
+    boot: str,
+    climb: str | None,
+    on: tuple[str, ...],
+    why: str,
+    simulated: bool,
+    recipe_digest: str,
+    seconds: float,
+    findings: tuple[Body, ...],
+    void: bool = False,
+) -> Body:
+    """Write a boot; `why` is empty when it came up, `void` when a gate stopped it. `seconds` are the line's."""
+    return {
+        "simulated": simulated,
+        "boot": boot,
+        "climb": climb,
+        "on": list(on),
+        "ok": not why,
+        "why": _text(why),
+        "void": void,
+        "recipe_digest": recipe_digest,
+        "seconds": seconds,
+        "findings": findings,
+    }
+
+
+def bench(trial: Trial, taken: request.Bench | None, *, climb: str | None, simulated: bool) -> Body:
+    """Write what was measured on a boot, every request with it; a void trial's reason is kept as its void.
+
+    Nothing was `taken` when the boot was void before its bench began.
+    """
+    found: Body = {
+        "simulated": simulated,
+        "boot": trial.boot,
+        "climb": climb,
+        "on": list(trial.arm),
+        "voids": [_text(trial.why)] if trial.outcome == "void" else [],
+        "metrics": [
+            {"name": one.name, "value": one.value, "unit": one.unit, "n": one.n} for one in trial.metrics
+        ],
+    }
+    return found if taken is None else {**found, **_taken(taken)}
+
+
+def judged(found: verdict.Verdict, *, climb: str, simulated: bool) -> Body:
+    """Write a verdict with the comparisons it rests on."""
+    return {
+        "simulated": simulated,
+        "climb": climb,
+        "lever": found.lever,
+        "verdict": found.verdict,
+        "metrics": {metric: _compared(one) for metric, one in found.metrics.items()},
+        "boots": found.boots,
+        "voids": found.voids,
+        "seed_rule": found.seed_rule,
+        "why": _text(found.why),
+        "wanted": found.wanted,
+    }
+
+
+def ended(*, climb: str, stack: tuple[str, ...], why: str, simulated: bool) -> Body:
+    """Write the end of a climb, as the body of a note."""
+    return {"simulated": simulated, "climb": climb, "ended": True, "stack": list(stack), "why": _text(why)}
+
+
+def retraction(n: int, *, why: str, simulated: bool) -> Body:
+    """Write that row `n` counts no longer, and why."""
+    return {"simulated": simulated, "retracts": n, "why": _text(why)}
+
+
+def _taken(bench: request.Bench) -> Body:
+    return {
+        "workload": bench.workload.name,
+        "workload_digest": bench.workload_digest,
+        "run_tag": bench.run_tag,
+        "started": bench.started,
+        "seconds": bench.seconds,
+        "client_cpu_share": _finite(bench.client_cpu_share),
+        "requests": [_request(one) for one in bench.requests],
+    }
+
+
+def _compared(one: statistics.Comparison) -> Body:
+    return {
+        "estimate": _finite(one.estimate),
+        "low": _finite(one.low),
+        "high": _finite(one.high),
+        "confidence": one.confidence,
+        "n_arm": one.n_arm,
+        "n_base": one.n_base,
+        "degrees": one.degrees,
+        "warnings": list(one.warnings),
+    }
+
+
+def _request(one: request.Request) -> Body:
+    plain: dict[str, Json] = {key: _plain(value) for key, value in asdict(one).items() if key != "text"}
+    kept = hashlib.sha256(one.text.encode("utf-8", "surrogatepass")).hexdigest()
+    return plain | {"text_sha256": kept, "text_chars": len(one.text)}
+
+
+def _plain(value: float | str | None) -> Json:
+    if isinstance(value, float):
+        return _finite(value)
+    return _text(value) if isinstance(value, str) else value
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _text(value: str) -> str:
+    """Return the text with half surrogate pairs spelled out: a server's broken bytes must not cost the row."""
+    return value.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,197 @@
+"""Rows to the Markdown block of a README, and the block into its place between two markers. Text in, text out.
+
+Nothing in the block depends on when it is made, so the same ledger gives the same text, byte for byte. Text that came
+from outside (reasons, names, sources) is escaped: it can neither break a table nor end the block.
+"""
+
+import re
+from collections.abc import Sequence
+
+from ledger.best import Best, Figure, best
+from ledger.entry import Row, head
+from ledger.table import Reports, Rung, ladder, reported
+
+START = "<!-- sparkctl:best:start -->"
+END = "<!-- sparkctl:best:end -->"
+
+LABELS = {
+    "c1_per_stream_tok_s": "one stream (tok/s)",
+    "c6_agg_tok_s": "six streams together (tok/s)",
+    "prefill_47k_tok_s": "prefill at 47K (tok/s)",
+}
+
+
+class MarkerFault(ValueError):
+    """The text does not have each of the two markers once, on lines of their own and in their order."""
+
+
+def render(rows: Sequence[Row]) -> str:
+    """Return the block without its markers, lines parted by a line feed, no line feed at the end."""
+    parts = ["<!-- Made by `sparkctl report` from the ledger; what is written here by hand is lost. -->"]
+    found = best(rows)
+    parts += [_best(one) for one in found]
+    parts += [] if found else ["No line of ours has been measured yet."]
+    tables = reported(rows)
+    if tables:
+        parts.append("### Reported by others")
+        parts += [_reported(one) for one in tables]
+    parts.append(_footer(rows))
+    return "\n\n".join(parts)
+
+
+def splice(text: str, block: str) -> str:
+    """Put the block between the markers of the text; line ends stay as they are at the start marker.
+
+    Raises:
+        MarkerFault: a marker is missing or doubled, or the end comes first; the message names the lines.
+
+    """
+    start, end = _marker(text, START), _marker(text, END)
+    if end.start() < start.start():
+        raise MarkerFault(f"{END} stands before {START}")
+    newline = "\r\n" if start.group().endswith("\r") else "\n"
+    body = block.replace("\n", newline)
+    return text[: start.end()] + f"\n{body}{newline}" + text[end.start() :]
+
+
+def _marker(text: str, marker: str) -> re.Match[str]:
+    found = list(re.finditer(rf"^[ \t]*{re.escape(marker)}[ \t]*\r?$", text, re.MULTILINE))
+    if len(found) == 1:
+        return found[0]
+    lines = ", ".join(str(text.count("\n", 0, one.start()) + 1) for one in found)
+    stands = f"stands on lines {lines}" if found else "is missing"
+    raise MarkerFault(f"{marker} {stands}; wanted once, on a line of its own")
+
+
+def _best(one: Best) -> str:
+    climb, plan = one.climb, one.climb.plan
+    state = "climbed to its end" if climb.ended else "still open"
+    parts = [f"### Line {_cell(climb.line)}{' (simulated)' if climb.simulated else ''}"]
+    if climb.simulated:
+        pace = f" at {plan.pace:g} times real pace" if plan.pace is not None else ""
+        parts.append(f"**Simulated**: measured on a practice line{pace}; no figure here is one of a GB10.")
+    parts.append(
+        f"Recipe {_code(plan.recipe)}, ladder {_code(plan.ladder)}, climb {_code(plan.climb)} ({state}), "
+        f"{climb.began[:10]} to {climb.last[:10]}.\nRecipe digest {_code(plan.recipe_digest[:12])}, "
+        f"workload digest {_code(plan.workload_digest[:12])}."
+    )
+    parts.append(_settings(one))
+    parts.append(_figures(one.figures, _labelled("metric", one)))
+    if one.stack:
+        parts.append(
+            "The boots behind these figures also decided about the levers; no fresh ones confirmed them."
+        )
+    rungs = ladder(climb)
+    if rungs:
+        parts.append(
+            "Ladder (effect against the stack without the lever, with its bounds; `~` no difference shown):"
+        )
+        parts.append(_ladder(rungs, _labelled("lever", one)))
+    return "\n\n".join(parts)
+
+
+def _settings(one: Best) -> str:
+    if not one.stack:
+        return "Best configuration so far: the recipe as it is; no lever was accepted."
+    sets = one.climb.plan.settings
+    lines = [
+        f"- {_cell(lever)}" + "".join(f", {_code(f'{key} = {_plain(value)}')}" for key, value in pairs)
+        for lever, pairs in ((lever, sets[lever].items() if lever in sets else ()) for lever in one.stack)
+    ]
+    return "Best configuration so far, settings on top of the recipe:\n\n" + "\n".join(lines)
+
+
+def _plain(value: bool | float | str) -> str:  # noqa: FBT001 - a setting is a scalar of any of these
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _labelled(column: str, one: Best) -> str:
+    """Name a table's first column; a practice line's label goes along when the table is copied elsewhere."""
+    return f"{column} (simulated)" if one.climb.simulated else column
+
+
+def _figures(figures: Sequence[Figure], first: str) -> str:
+    rows = [(_label(one.metric), _number(one.mean), _interval(one), str(one.n)) for one in figures]
+    return _table((first, "geometric mean", "95 % interval", "boots (n)"), rows)
+
+
+def _interval(one: Figure) -> str:
+    if one.low is None or one.high is None:
+        return "none"
+    return f"[{_number(one.low)}, {_number(one.high)}]"
+
+
+def _ladder(rungs: Sequence[Rung], first: str) -> str:
+    metrics = tuple(sorted({metric for rung in rungs for metric, _ in rung.effects}))
+    labels = (_label(metric) for metric in metrics)
+    rows = [
+        (
+            rung.lever,
+            *(dict(rung.effects).get(metric, "") for metric in metrics),
+            rung.verdict,
+            str(rung.boots),
+            str(rung.voids),
+            rung.seed_rule,
+            rung.why,
+        )
+        for rung in rungs
+    ]
+    return _table((first, *labels, "verdict", "boots", "voids", "seeds' rule", "why"), rows)
+
+
+def _reported(one: Reports) -> str:
+    metrics = tuple(sorted({metric for row in one.rows for metric, _ in row.figures}))
+    rows = [
+        (
+            row.line,
+            row.row,
+            row.lever,
+            *(_given(row.figures, metric) for metric in metrics),
+            str(row.n),
+            row.label,
+            row.their_verdict,
+        )
+        for row in one.rows
+    ]
+    columns = ("line", "row", "lever", *map(_label, metrics), "n", "label", "their verdict")
+    return (
+        "*Reported*: others' figures and others' verdicts, one boot a row (n = 1); nothing here is a verdict of ours.\n"
+        f"Source: {_cell(one.source)}\n\n{_table(columns, rows)}"
+    )
+
+
+def _given(figures: Sequence[tuple[str, float]], metric: str) -> str:
+    return next((f"{value:g}" for name, value in figures if name == metric), "")
+
+
+def _footer(rows: Sequence[Row]) -> str:
+    if not rows:
+        return "Ledger: no rows."
+    count = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
+    return f"Ledger: {count}, the last of {rows[-1].at}, head {_code(head(rows))}."
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+
+
+def _label(metric: str) -> str:
+    return LABELS.get(metric, metric)
+
+
+def _number(value: float) -> str:
+    """Format a figure with about four digits, whole from a thousand on."""
+    if round(abs(value), 1) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def _cell(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+
+
+def _code(text: str) -> str:
+    flat = " ".join(text.split())
+    return "`" + flat.replace("`", "'").replace("<!--", "< !--") + "`"

@@ -1,0 +1,171 @@
+"""Rows to the rows of tables: a climb's ladder, what others reported, and the ledger's own list. Values in, text out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ledger import bodies
+from ledger.bodies import live
+from ledger.entry import Row
+from ledger.history import Climb
+from ledger.reported import Reported, imported
+from sparkctl.units import percent
+
+Standing = Literal["accept", "reject", "inconclusive", "open"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """A lever of a climb's ladder; `effects` are (metric, text) and `open` says that no verdict is recorded yet."""
+
+    lever: str
+    effects: tuple[tuple[str, str], ...]
+    verdict: Standing
+    boots: int
+    voids: int
+    seed_rule: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One figure row of others: one boot, their verdict and none of ours."""
+
+    label: Literal["reported"] = "reported"
+    n: Literal[1] = 1
+    line: str
+    row: str
+    lever: str
+    figures: tuple[tuple[str, float], ...]
+    their_verdict: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """The rows of one imported file, with where they come from."""
+
+    source: str
+    digest: str
+    rows: tuple[Report, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A row of the ledger as `ledger list` shows it; `label` is simulated, reported, or empty for a real line."""
+
+    n: int
+    at: str
+    kind: str
+    line: str
+    label: str
+    about: str
+    retracted: bool
+
+
+def ladder(climb: Climb) -> tuple[Rung, ...]:
+    """Return the ladder of a climb in the order of its plan."""
+    verdicts = {one.lever: one for one in climb.verdicts}
+    return tuple(_rung(lever, verdicts.get(lever)) for lever in climb.plan.levers)
+
+
+def effect(one: bodies.Effect) -> str:
+    """Format an effect: `+5.9 % [+4.8, +7.0]`, with `~` for the estimate where the interval includes no difference.
+
+    A bound that could not be known yet is shown as `?` and excludes nothing.
+    """
+    if one.estimate is None:
+        return "not measured"
+    apart = (one.low is not None and one.low > 1) or (one.high is not None and one.high < 1)
+    shown = percent(one.estimate) if apart else "~"
+    return f"{shown} [{_bound(one.low)}, {_bound(one.high)}]"
+
+
+def reported(rows: Sequence[Row]) -> tuple[Reports, ...]:
+    """Return what others reported, one table an imported file."""
+    files = (imported(row.body) for row in live(rows) if row.kind == "import")
+    return tuple(
+        Reports(source=one.source, digest=one.digest, rows=tuple(map(_report, one.rows))) for one in files
+    )
+
+
+def listed(rows: Sequence[Row]) -> tuple[Listed, ...]:
+    """Return every row, the retracted ones too, each with a few words on what it says."""
+    counted = {row.n for row in live(rows)}
+    return tuple(
+        Listed(
+            n=row.n,
+            at=row.at,
+            kind=row.kind,
+            line=row.line,
+            label=_label(row),
+            about=_about(row),
+            retracted=row.n not in counted and row.kind != "retract",
+        )
+        for row in rows
+    )
+
+
+def _bound(ratio: float | None) -> str:
+    return "?" if ratio is None else f"{(ratio - 1) * 100:+.1f}"
+
+
+def _rung(lever: str, verdict: bodies.Verdict | None) -> Rung:
+    if verdict is None:
+        return Rung(lever=lever, effects=(), verdict="open", boots=0, voids=0, seed_rule="", why="")
+    return Rung(
+        lever=lever,
+        effects=tuple((one.metric, effect(one)) for one in verdict.effects),
+        verdict=verdict.verdict,
+        boots=verdict.boots,
+        voids=verdict.voids,
+        seed_rule=verdict.seed_rule,
+        why=verdict.why,
+    )
+
+
+def _report(one: Reported) -> Report:
+    return Report(
+        line=one.line, row=one.row, lever=one.lever, figures=one.figures, their_verdict=one.their_verdict
+    )
+
+
+def _label(row: Row) -> str:
+    if row.kind == "import":
+        return "reported"
+    return "simulated" if bodies.is_simulated(row.body) else ""
+
+
+def _about(row: Row) -> str:  # noqa: PLR0911 - one return a kind reads as the table it is
+    match row.kind:
+        case "plan":
+            plan = bodies.plan(row.body)
+            return f"climb {plan.climb}: ladder {plan.ladder}, {len(plan.levers)} levers on {plan.recipe}"
+        case "boot":
+            boot = bodies.boot(row.body)
+            return f"{boot.boot} {_stack(boot.on)}: {'up' if boot.ok else f'failed: {boot.why}'}"
+        case "bench":
+            bench = bodies.bench(row.body)
+            figures = ", ".join(f"{one.name} {one.value:.5g}" for one in bench.metrics)
+            return f"{bench.boot} {_stack(bench.on)}: {f'void: {bench.voids[0]}' if bench.voids else figures}"
+        case "verdict":
+            verdict = bodies.verdict(row.body)
+            return f"{verdict.lever}: {verdict.verdict} after {verdict.boots} boots"
+        case "import":
+            file = imported(row.body)
+            return f"{len(file.rows)} rows of others: {file.source}"
+        case "retract":
+            return f"row {bodies.retracts(row.body)}: {row.body['why']}"
+        case "note":
+            end = bodies.note(row.body)
+            return f"climb {end.climb} ended with {_stack(end.stack)}" if end else _words(row)
+        case _:
+            return _words(row)
+
+
+def _words(row: Row) -> str:
+    """Return the text or reason that a row of a free form may carry."""
+    return next((str(row.body[key]) for key in ("text", "why") if key in row.body), "")
+
+
+def _stack(levers: Sequence[str]) -> str:
+    return "+".join(levers) or "base"
