@@ -6,6 +6,7 @@ A dataclass may check its own fields in `__post_init__` and raise ValueError; th
 """
 
 import json
+import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
@@ -25,6 +26,7 @@ T = TypeVar("T")
 Hook = Callable[[Any, Any], Any]
 
 _NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+_PLAIN_KEY = re.compile(r"\['([\w-]+)'\]")
 _PLAIN = (str, int, float, bool, type(None), list, dict)
 
 
@@ -204,4 +206,5 @@ def _explain(fault: BaseException, _: type | None) -> str:
 
 def _placed(source: str, text: str) -> str:
     fault, _, where = text.rpartition(" @ ")
-    return f"{source}: {where}: {fault}"
+    place = _PLAIN_KEY.sub(r".\1", where)
+    return f"{source}: {place}: {fault}"

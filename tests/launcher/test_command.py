@@ -1,0 +1,81 @@
+"""The command line of every rank, as golden files, and what must hold for any recipe."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.command import engine_argv, graph_sizes, placeholder_faults, rank_commands
+from launcher.recipe import Recipe, digest, unknown_flags
+from sparkctl.line import Line
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+def test_a_rank_starts_as_its_golden_file_says(rank: int, recipe: Recipe, line: Line) -> None:
+    """The whole docker command of each rank, one argument a line; on a difference the found one is left as .got."""
+    found = "".join(f"{part}\n" for part in rank_commands(recipe, line, "boot-1")[rank].argv)
+    golden = GOLDEN / f"{recipe.name}.rank{rank}.txt"
+    if not golden.exists() or found != golden.read_text():
+        golden.with_suffix(".got").write_text(found)
+        pytest.fail(f"differs from {golden}; compare with the .got beside it")
+
+
+def test_graph_sizes_are_those_of_the_field() -> None:
+    """With k = 5, 8 sequences give the sizes that the public launch lists (field/recipes.md 2.1)."""
+    assert graph_sizes(8, 5) == (5, 6, 10, 12, 15, 18, 20, 24, 25, 30, 35, 36, 40, 42, 48)
+
+
+@given(st.integers(1, 32), st.integers(0, 10))
+def test_every_batch_that_can_occur_is_captured(sequences: int, drafted: int) -> None:
+    """For any number of running sequences both the drafting and the verifying step find their exact size."""
+    sizes = graph_sizes(sequences, drafted)
+    for running in range(1, sequences + 1):
+        assert running * (drafted + 1) in sizes
+        assert drafted == 0 or running * drafted in sizes
+
+
+def test_only_workers_are_headless(recipe: Recipe, line: Line) -> None:
+    """Rank 0 serves the API; every other rank is headless, and all agree on where to meet."""
+    argvs = [engine_argv(recipe, line, node) for node in line.nodes]
+    assert ["--headless" in argv for argv in argvs] == [False, True, True, True]
+    assert {argv[argv.index("--master-addr") + 1] for argv in argvs} == {"10.10.1.1"}
+    assert [argv[argv.index("--node-rank") + 1] for argv in argvs] == ["0", "1", "2", "3"]
+
+
+def test_another_boot_has_another_digest(recipe: Recipe, line: Line) -> None:
+    """A container may stay only for the boot it was made for; the same boot gives the same digests."""
+    first, again, other = (rank_commands(recipe, line, boot)[0].digest for boot in ("b1", "b1", "b2"))
+    assert first == again != other
+
+
+def test_structured_arguments_are_json(recipe: Recipe, line: Line) -> None:
+    """Structured flags get JSON that reads back as the recipe's value, braces and all."""
+    argv = engine_argv(recipe, line, line.head)
+    drafting = json.loads(argv[argv.index("--speculative-config") + 1])
+    assert drafting["method"] == "dspark"
+    assert drafting["num_speculative_tokens"] == 5
+    assert json.loads(argv[argv.index("--limit-mm-per-prompt") + 1]) == {"image": 4}
+
+
+def test_an_unknown_placeholder_is_a_fault(recipe: Recipe) -> None:
+    """A hole in the environment that nothing fills is named with the ones there are."""
+    broken = dataclasses.replace(recipe, env={"X": "{fabric_adress}"})
+    (fault,) = placeholder_faults(broken)
+    assert "$.env.X: unknown placeholder {fabric_adress}" in fault
+    assert placeholder_faults(recipe) == ()
+
+
+def test_the_recipe_knows_its_engine(recipe: Recipe, engine: object) -> None:
+    """Every flag of the recipe is one of the engine version it names."""
+    assert unknown_flags(recipe, engine) == ()  # type: ignore[arg-type]
+
+
+def test_a_digest_follows_the_content(recipe: Recipe) -> None:
+    """Any change of a recipe changes its digest."""
+    assert digest(recipe) == digest(dataclasses.replace(recipe))
+    assert digest(recipe) != digest(dataclasses.replace(recipe, env={**recipe.env, "A": "1"}))

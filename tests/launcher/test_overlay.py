@@ -1,0 +1,63 @@
+"""Overlay: dotted settings on a recipe."""
+
+import pytest
+
+from launcher.overlay import overlay
+from launcher.recipe import EngineFacts, Recipe
+from sparkctl.errors import UsageFault
+
+
+def test_settings_change_what_they_name(recipe: Recipe, engine: EngineFacts) -> None:
+    """Arguments, environment and sections change; the rest and the recipe itself stay."""
+    settings = {
+        "args.max-num-seqs": 16,
+        "args.async-scheduling": True,
+        "env.NCCL_MAX_NCHANNELS": "8",
+        "memory.kv_cache_gib": 16,
+        "speculative.tokens": 3,
+        "graphs.mode": "PIECEWISE",
+    }
+    changed = overlay(recipe, settings, engine)
+    assert changed.args["max-num-seqs"] == 16
+    assert changed.args["async-scheduling"] is True
+    assert changed.env["NCCL_MAX_NCHANNELS"] == "8"
+    assert changed.memory.kv_cache_gib == 16.0
+    assert isinstance(changed.memory.kv_cache_gib, float)
+    assert changed.speculative is not None
+    assert changed.speculative.tokens == 3
+    assert recipe.args["max-num-seqs"] == 8
+    assert overlay(recipe, {}, engine) == recipe
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("args.max-num-seq", 8, "did you mean max-num-seqs?"),
+        ("args.headless", True, "follows from the inventory"),
+        ("args.gpu-memory-utilization", 0.8, "set that instead"),
+        ("memory.utilization", 0.8, "did you mean utilisation?"),
+        ("memory.utilisation", "0.8", "wanted float, found '0.8'"),
+        ("memory.container_gib", 1.5, "wanted int, found 1.5"),
+        ("memory.container_gib", True, "wanted int, found True"),
+        ("graphs.mode", "ALL", "wanted one of NONE"),
+        ("env.NCCL_X", 8, "wanted text (quote it), found 8"),
+        ("env.NOT A NAME", "1", "letters, digits and underscores"),
+        ("model.path", "/x", "unknown recipe key"),
+        ("utilisation", 0.8, "unknown recipe key"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_its_reason(
+    recipe: Recipe, engine: EngineFacts, key: str, value: object, said: str
+) -> None:
+    """A key that names nothing or a value that does not fit says what was wanted."""
+    with pytest.raises(UsageFault) as caught:
+        overlay(recipe, {key: value}, engine)  # type: ignore[dict-item]
+    assert key in caught.value.message
+    assert said in caught.value.message
+
+
+def test_all_faults_come_at_once(recipe: Recipe, engine: EngineFacts) -> None:
+    """Two wrong keys are told in one message, so that one look mends both."""
+    with pytest.raises(UsageFault) as caught:
+        overlay(recipe, {"args.nope": 1, "env.X": 1}, engine)
+    assert len(caught.value.message.splitlines()) == 2
