@@ -1,0 +1,169 @@
+"""The bench against a server whose every byte and pause is known."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sparkctl.clock import PacedClock
+from sparkctl.errors import Unclear, UsageFault
+from tuner.bench import Bench, Endpoint, run
+from tuner.metrics import measure, voids
+from tuner.workload import Cell, Workload, digest
+
+DONE = b"data: [DONE]\n\n"
+
+
+def event(**fields: Any) -> bytes:
+    """One event of a stream."""
+    return b"data: " + json.dumps(fields).encode() + b"\n\n"
+
+
+def delta(text: str | None, reason: str | None = None) -> bytes:
+    """One event with a piece of text."""
+    return event(choices=[{"index": 0, "delta": {"content": text}, "finish_reason": reason}])
+
+
+def usage(prompt: int, completion: int) -> bytes:
+    """The usage event."""
+    return event(choices=[], usage={"prompt_tokens": prompt, "completion_tokens": completion})
+
+
+@pytest.fixture
+def small(quick: Workload) -> Workload:
+    """A workload of one warm-up and one cell of three streams."""
+    cell = Cell(
+        name="c3",
+        kind="decode",
+        concurrency=3,
+        rounds=1,
+        prompts=("code", "prose"),
+        metrics={"c3_agg_tok_s": "aggregate"},
+    )
+    return replace(quick, warm_up=("summary",), cells=(cell,), limit_s=5.0)
+
+
+def bench(server: Any, workload: Workload, clock: PacedClock | None = None) -> Bench:
+    """Run a workload against the scripted server."""
+    return run(
+        Endpoint(url=server.url, model="m"),
+        workload,
+        run_tag="t",
+        clock=clock or PacedClock(),
+        report=lambda _: None,
+    )
+
+
+def test_tokens_come_from_usage_and_times_from_arrival(server: Any, small: Workload) -> None:
+    """Two chunks hold 41 tokens; the first comes after 0.1 s, the last 0.2 s later, the end another 0.5 s later."""
+    server.script = lambda _: (
+        200,
+        [0.1, delta("many tokens"), 0.2, delta(" more", "length"), 0.5, usage(9, 41), DONE],
+    )
+    request = bench(server, small).requests[-1]
+    assert (request.prompt_tokens, request.completion_tokens, request.fault) == (9, 41, "")
+    assert request.text == "many tokens more"
+    assert 0.1 <= request.ttft_s < 0.3 <= request.total_s < 0.8
+
+
+def test_streams_of_a_round_are_in_flight_together(server: Any, small: Workload) -> None:
+    """Three streams on three connections; what each sends is the contract of the chat endpoint."""
+    server.script = lambda _: (200, [0.1, delta("a"), 0.05, delta("b", "stop"), usage(9, 2), DONE])
+    found = bench(server, small)
+    assert server.most_in_flight == 3
+    sent = [request.sent_s for request in found.requests if request.cell == "c3"]
+    assert max(sent) - min(sent) < 0.1
+    body = server.bodies[-1]
+    content = body.pop("messages")[0]["content"]
+    assert content.startswith("[t c3 r0 s")
+    assert body == {
+        "model": "m",
+        "max_tokens": 160,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "chat_template_kwargs": {"thinking": False},
+    }
+
+
+def test_result_says_what_it_is(server: Any, small: Workload) -> None:
+    """The bench carries the workload's digest, its run tag and the client's own share of a core."""
+    server.script = lambda _: (200, [delta("a"), 0.05, delta("b", "stop"), usage(9, 2), DONE])
+    found = bench(server, small)
+    assert (found.workload_digest, found.run_tag) == (digest(small), "t")
+    assert 0 < found.client_cpu_share <= 1.5
+    assert found.seconds > 0.05
+    assert voids(found) == ()
+    assert [metric.name for metric in measure(found)] == ["c3_agg_tok_s"]
+
+
+def test_times_are_the_lines_own(server: Any, small: Workload) -> None:
+    """At a pace of 20 a pause of 0.05 s of ours is one second of the line."""
+    server.script = lambda _: (200, [delta("a"), 0.05, delta("b", "stop"), usage(9, 2), DONE])
+    request = bench(server, small, PacedClock(20.0)).requests[-1]
+    assert 1.0 <= request.total_s < 5.0
+
+
+def test_missing_usage_voids(server: Any, small: Workload) -> None:
+    """A server that sends no usage block gives requests without counts, and a bench without figures."""
+    server.script = lambda _: (200, [delta("a"), delta("b", "stop"), DONE])
+    found = bench(server, small)
+    assert found.requests[-1].completion_tokens is None
+    assert "no usage block" in voids(found)[0]
+    assert measure(found) == ()
+
+
+def test_http_error_is_the_requests_fault_and_ends_the_bench(server: Any, small: Workload) -> None:
+    """The body's message is kept; after the faulty warm-up no cell is sent."""
+    server.script = lambda _: (500, [b'{"error": {"message": "EngineCore died"}}'])
+    found = bench(server, small)
+    assert [request.fault for request in found.requests] == ["HTTP 500: EngineCore died"]
+    assert "EngineCore died" in voids(found)[0]
+
+
+def test_faulty_stream_spares_its_neighbours(server: Any, small: Workload) -> None:
+    """Of three streams one loses its connection; what it said until then and the other two are kept."""
+
+    def script(body: dict[str, Any]) -> tuple[int, list[Any]]:
+        if " s1]" in body["messages"][0]["content"]:
+            return 200, [delta("half"), 0.02, None]
+        return 200, [delta("a"), 0.05, delta("b", "stop"), usage(9, 2), DONE]
+
+    server.script = script
+    first, second, third = [one for one in bench(server, small).requests if one.cell == "c3"]
+    assert (first.fault, third.fault) == ("", "")
+    assert second.text == "half"
+    assert second.fault.startswith(("ReadError", "RemoteProtocolError"))
+
+
+def test_stall_ends_at_the_time_limit(server: Any, small: Workload) -> None:
+    """A line that stops in the middle costs the workload's limit, in the line's seconds, and no more."""
+    server.script = lambda _: (200, [delta("a"), 3.0])
+    found = bench(server, replace(small, limit_s=4.0), PacedClock(40.0))
+    assert [request.fault for request in found.requests] == ["not finished within the time limit of 4 s"]
+    assert found.requests[0].text == "a"
+
+
+def test_nobody_there_is_unclear(small: Workload) -> None:
+    """An address where nothing listens is no measurement at all."""
+    with pytest.raises(Unclear, match="no answer: ConnectError"):
+        run(
+            Endpoint(url="http://127.0.0.1:1", model="m"),
+            small,
+            run_tag="t",
+            clock=PacedClock(),
+            report=lambda _: None,
+        )
+
+
+def test_address_that_is_none_is_a_usage_fault(small: Workload) -> None:
+    """A port that is no number is the user's to mend."""
+    with pytest.raises(UsageFault, match="not an address"):
+        run(
+            Endpoint(url="http://host:port", model="m"),
+            small,
+            run_tag="t",
+            clock=PacedClock(),
+            report=lambda _: None,
+        )

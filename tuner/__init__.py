@@ -1,0 +1,1 @@
+"""How a lever is measured and judged: workload, bench, metrics, statistics, verdict, ladder, climb."""

@@ -1,0 +1,137 @@
+"""Levers and the ladder they stand on: what `recipes/ladders/<name>.yml` is read into, and what may be wrong with it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Setting = bool | int | float | str
+"""The value a lever gives to a dotted recipe key such as `args.async-scheduling` or `env.NCCL_NTHREADS`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """A metric that must not get worse by more than `most_loss` (0.05 is 5 %), whatever the lever wins elsewhere."""
+
+    metric: str
+    most_loss: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.most_loss < 1:
+            raise ValueError(f"most_loss is {self.most_loss}, wanted a share from 0 to below 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boots:
+    """How many measured boots an arm of a lever gets: at least `least` before a first look, at most `most`."""
+
+    least: int
+    most: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.least <= self.most:
+            raise ValueError(f"least is {self.least} and most is {self.most}, wanted 1 <= least <= most")
+
+    @property
+    def looks(self) -> int:
+        """How often a lever is looked at: once for each number of boots from least to most."""
+        return self.most - self.least + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lever:
+    """One change of the recipe.
+
+    `set` maps dotted recipe keys to values. `armed` is what must be seen in a log to prove that the lever took effect
+    (empty: nothing is asked for). A `speed` lever is judged by the ladder's metrics; a `profile` lever changes what is
+    offered (a longer context, say) and is never judged by speed. `source` tells where its figures come from, `credit`
+    whose idea it is.
+    """
+
+    id: str
+    about: str
+    set: Mapping[str, Setting]
+    kind: Literal["speed", "profile"]
+    source: str
+    credit: str
+    requires: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    armed: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.set:
+            raise ValueError(f"lever {self.id} sets nothing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """Levers in the order they are tried, and the bars they are judged by.
+
+    `error` is the chance that the whole ladder accepts any useless lever; `min_gain` the smallest gain that matters
+    (0.02 is 2 %).
+    """
+
+    schema: Literal[1]
+    name: str
+    recipe: str
+    workload: str
+    source: str
+    primary: tuple[str, ...]
+    guards: tuple[Guard, ...]
+    min_gain: float
+    error: float
+    boots: Boots
+    levers: tuple[Lever, ...]
+
+    def __post_init__(self) -> None:
+        if not self.primary or not self.levers:
+            raise ValueError("wanted at least one primary metric and one lever")
+        if not 0 < self.error < 1:
+            raise ValueError(f"error is {self.error}, wanted a chance between 0 and 1")
+        if self.min_gain < 0:
+            raise ValueError(f"min_gain is {self.min_gain}, wanted a share of at least 0")
+
+
+def check(
+    ladder: Ladder, setting_fault: Callable[[str, Setting], str], measured: frozenset[str]
+) -> tuple[str, ...]:
+    """Return what is wrong between a ladder and the world around it, each fault with its path in the file.
+
+    Args:
+        ladder: a ladder whose values are sound by themselves.
+        setting_fault: says what is wrong with setting a dotted key of the recipe to a value, or nothing.
+        measured: the names of the metrics that its workload gives.
+
+    """
+    return (
+        *_metric_faults(ladder, measured),
+        *_setting_faults(ladder, setting_fault),
+        *_name_faults(ladder),
+    )
+
+
+def _metric_faults(ladder: Ladder, measured: frozenset[str]) -> Iterator[str]:
+    named = [(f"$.primary[{at}]", name) for at, name in enumerate(ladder.primary)]
+    named += [(f"$.guards[{at}].metric", guard.metric) for at, guard in enumerate(ladder.guards)]
+    for place, name in named:
+        if name not in measured:
+            yield f"{place}: workload {ladder.workload} measures no {name}, only {', '.join(sorted(measured))}"
+
+
+def _setting_faults(ladder: Ladder, setting_fault: Callable[[str, Setting], str]) -> Iterator[str]:
+    for at, lever in enumerate(ladder.levers):
+        for key, value in lever.set.items():
+            if fault := setting_fault(key, value):
+                yield f"$.levers[{at}].set: {key}: {fault}"
+
+
+def _name_faults(ladder: Ladder) -> Iterator[str]:
+    ids = [lever.id for lever in ladder.levers]
+    for at, lever in enumerate(ladder.levers):
+        if lever.id in ids[:at]:
+            yield f"$.levers[{at}].id: {lever.id} is already the lever at {ids.index(lever.id)}"
+        for name in lever.requires:
+            if name not in ids[:at]:
+                yield f"$.levers[{at}].requires: no lever before this one is called {name}"
+        for name in lever.conflicts:
+            if name not in ids:
+                yield f"$.levers[{at}].conflicts: no lever is called {name}"

@@ -1,0 +1,130 @@
+"""From the requests of a bench to its figures, and to the reasons why it is void.
+
+Tokens are the server's usage counts, never chunks: with speculative decoding a chunk holds several tokens.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import fmean
+from typing import assert_never
+
+from tuner.request import Bench, Request
+from tuner.workload import WARM_UP, Cell, Quantity
+
+MOST_CACHED_SHARE = 0.01
+"""Of a prefill prompt. A cached prefix is not computed: public prefill figures were up to three times too high."""
+
+PROMPT_SIZE = (0.5, 2.0)
+"""Server's count over planned tokens of a prefill prompt; outside, it was cut or is another cell than its name says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One figure of one bench; `n` is the number of requests (or of rounds, for an aggregate) it is the mean of."""
+
+    name: str
+    value: float
+    unit: str
+    n: int
+
+
+def measure(bench: Bench) -> tuple[Metric, ...]:
+    """Return the metrics of every cell whose requests are all sound; a cell that is not gives none."""
+    return tuple(
+        metric
+        for cell in bench.workload.cells
+        if not any(True for _ in _cell_voids(bench, cell))
+        for metric in _metrics(cell, _requests(bench, cell.name))
+    )
+
+
+def voids(bench: Bench) -> tuple[str, ...]:
+    """Return the reasons for which nothing of this bench may be used, each naming its request; none if it is sound."""
+    warm_up = (f"{_name(one)}: {one.fault}" for one in _requests(bench, WARM_UP) if one.fault)
+    found = [*warm_up, *(void for cell in bench.workload.cells for void in _cell_voids(bench, cell))]
+    return tuple(found)
+
+
+def decode_rate(request: Request) -> float:
+    """Return tokens per second of one stream after its first token: (n - 1) / (total - ttft)."""
+    tokens = request.completion_tokens or 0
+    return (tokens - 1) / (request.total_s - request.ttft_s)
+
+
+def prefill_rate(request: Request) -> float:
+    """Return prompt tokens per second up to the only token that was asked for: prompt_tokens / total."""
+    return (request.prompt_tokens or 0) / request.total_s
+
+
+def aggregate_rate(requests: tuple[Request, ...]) -> float:
+    """Return all tokens of one round over its wall time, from the first sending to the last token."""
+    tokens = sum(request.completion_tokens or 0 for request in requests)
+    end_s = max(request.sent_s + request.total_s for request in requests)
+    return tokens / (end_s - min(request.sent_s for request in requests))
+
+
+def _metrics(cell: Cell, requests: tuple[Request, ...]) -> Iterator[Metric]:
+    for name, quantity in cell.metrics.items():
+        values, unit = _values(quantity, cell, requests)
+        yield Metric(name=name, value=fmean(values), unit=unit, n=len(values))
+
+
+def _values(quantity: Quantity, cell: Cell, requests: tuple[Request, ...]) -> tuple[list[float], str]:
+    match quantity:
+        case "per_stream":
+            return [decode_rate(one) for one in requests], "tok/s"
+        case "prefill":
+            return [prefill_rate(one) for one in requests], "tok/s"
+        case "ttft":
+            return [one.ttft_s for one in requests], "s"
+        case "aggregate":
+            by_round = [
+                tuple(one for one in requests if one.round == number) for number in range(cell.rounds)
+            ]
+            return [aggregate_rate(one) for one in by_round], "tok/s"
+        case _:
+            assert_never(quantity)
+
+
+def _cell_voids(bench: Bench, cell: Cell) -> Iterator[str]:
+    requests = _requests(bench, cell.name)
+    wanted = cell.rounds * cell.concurrency
+    if len(requests) < wanted:
+        yield f"{cell.name}: {len(requests)} of {wanted} requests were sent"
+    check = _prefill_void if cell.kind == "prefill" else _decode_void
+    for request in requests:
+        if reason := request.fault or _uncounted(request) or check(cell, request):
+            yield f"{_name(request)}: {reason}"
+
+
+def _uncounted(request: Request) -> str:
+    if request.prompt_tokens is None or request.completion_tokens is None:
+        return "the server sent no usage block, so its tokens cannot be counted"
+    return "" if request.total_s > 0 else "no token arrived"
+
+
+def _decode_void(_: Cell, request: Request) -> str:
+    if (request.completion_tokens or 0) < 2:
+        return f"{request.completion_tokens} completion tokens, wanted at least 2 for a rate"
+    return "" if request.total_s > request.ttft_s else "all tokens arrived at once, so there is no rate"
+
+
+def _prefill_void(cell: Cell, request: Request) -> str:
+    tokens, planned = request.prompt_tokens or 0, cell.prompt_tokens or 0
+    low, high = PROMPT_SIZE
+    if not low <= tokens / planned <= high:
+        return (
+            f"{tokens} prompt tokens counted, wanted about {planned}: the prompt was cut or counted otherwise"
+        )
+    cached = request.cached_tokens or 0
+    if cached >= MOST_CACHED_SHARE * tokens:
+        return f"{cached} of {tokens} prompt tokens came from the cache, wanted a cold prompt"
+    return "" if request.completion_tokens else "no completion token"
+
+
+def _requests(bench: Bench, cell: str) -> tuple[Request, ...]:
+    return tuple(request for request in bench.requests if request.cell == cell)
+
+
+def _name(request: Request) -> str:
+    return f"{request.cell} round {request.round + 1} stream {request.stream + 1}"
