@@ -1,0 +1,125 @@
+"""The process behind a practice cluster: four SSH servers, the reaping of ended ranks, and the end when idle."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from ctypes import CDLL
+from pathlib import Path
+
+import asyncssh
+
+from rehearsal import containers, layout, processes
+from rehearsal.node import Node, read, read_json, write_json
+from rehearsal.sshd import Watch, listen
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_TICK_S = 1.0
+_KEY = "ssh-ed25519"
+
+
+def main(argv: list[str]) -> int:
+    """Serve the cluster of one home until told to end or idle for that many seconds."""
+    home, idle_s = Path(argv[0]), float(argv[1])
+    with contextlib.suppress(OSError):
+        CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # ended ranks become ours to reap
+    _say("starting")
+    try:
+        asyncio.run(_serve(home, idle_s))
+    except (OSError, asyncssh.Error) as fault:
+        _say(f"ended by a fault: {fault}")
+        return 1
+    return 0
+
+
+async def _serve(home: Path, idle_s: float) -> None:
+    _make_keys(home / "keys")
+    nodes = [read(home / name) for name in layout.NODES]
+    watch = Watch()
+    servers = [await listen(node, home / "keys", watch) for node in nodes]
+    ports = tuple(server.get_port() for server in servers)
+    _write_known_hosts(home / "keys", nodes, ports)
+    text = layout.inventory(home, nodes[0].peers, ports)
+    (home / "inventory.yml").write_text(text, encoding="utf-8")
+    told = read_json(home / "cluster.json")
+    write_json(home / "cluster.json", told | {"ports": ports, "daemon": processes.look(os.getpid())})
+    _say(f"four nodes answer on ports {', '.join(map(str, ports))}")
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    await _watch(nodes, watch, ended, idle_s)
+    for server in servers:
+        server.close()
+    left = processes.end(processes.marked(nodes[0].token), 1.0)
+    _say(f"ended; {len(left)} processes left")
+
+
+async def _watch(nodes: list[Node], watch: Watch, ended: asyncio.Event, idle_s: float) -> None:
+    """Reap ended ranks; return when told to, or when nobody called and nothing ran for long."""
+    used = time.monotonic()
+    dead: set[int] = set()
+    while not ended.is_set():
+        dead = _reap(dead, watch.children)
+        if watch.open or any(one.is_running() for node in nodes for one in containers.every(node.root)):
+            used = time.monotonic()
+        if time.monotonic() - used > idle_s:
+            _say(f"idle for {idle_s:.0f} s")
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), _TICK_S)
+
+
+def _reap(seen: set[int], busy: set[int]) -> set[int]:
+    """Reap dead children that nobody waits for, ranks that is, and return those seen for the first time.
+
+    The SSH servers' own children are asyncio's to reap; only who lies dead for a whole tick is taken.
+    """
+    dead = _zombies() - busy
+    for pid in dead & seen:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    return dead - seen
+
+
+def _zombies() -> set[int]:
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            if fields[0] == "Z" and int(fields[1]) == os.getpid():
+                found.add(int(entry.name))
+    return found
+
+
+def _make_keys(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    user = asyncssh.generate_private_key(_KEY)
+    user.write_private_key(str(folder / "user"))
+    (folder / "user").chmod(0o600)
+    user.write_public_key(str(folder / "authorized_keys"))
+    for name in layout.NODES:
+        host = asyncssh.generate_private_key(_KEY)
+        host.write_private_key(str(folder / name))
+        (folder / name).chmod(0o600)
+        host.write_public_key(str(folder / f"{name}.pub"))
+
+
+def _write_known_hosts(folder: Path, nodes: list[Node], ports: tuple[int, ...]) -> None:
+    lines = []
+    for node, port in zip(nodes, ports, strict=True):
+        kind, key = (folder / f"{node.name}.pub").read_text(encoding="utf-8").split()[:2]
+        lines.append(f"[{node.self.management}]:{port} {kind} {key}\n")
+    (folder / "known_hosts").write_text("".join(lines), encoding="utf-8")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

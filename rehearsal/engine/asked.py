@@ -1,0 +1,87 @@
+"""A completion request as it came in: read, checked, and refused with vLLM's own words."""
+
+import json
+from typing import Any, NamedTuple
+
+
+class Served(NamedTuple):
+    """What the head was told about serving."""
+
+    name: str
+    model: str
+    max_model_len: int
+    garbles: bool
+    details: bool
+    """--enable-prompt-tokens-details: without it vLLM does not say how many prompt tokens were cached."""
+
+
+class Fault(Exception):
+    """An answer other than 200."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+
+
+class Asked(NamedTuple):
+    """A completion request, checked."""
+
+    prompt: str
+    most: int
+    stream: bool
+    usage: bool
+    ends: bool
+    is_chat: bool
+
+
+def read(body: bytes, served: Served, *, is_chat: bool) -> Asked:
+    """Read a request's JSON; Fault 400 or 404 says what vLLM would."""
+    try:
+        raw = json.loads(body)
+    except ValueError as fault:
+        raise Fault(400, "BadRequestError", f"JSON decode error: {fault}") from fault
+    if not isinstance(raw, dict):
+        raise Fault(400, "BadRequestError", "Input should be a valid dictionary")
+    name = raw.get("model") or served.name
+    if name != served.name:
+        raise Fault(404, "NotFoundError", f"The model `{name}` does not exist.")
+    most = raw.get("max_completion_tokens") or raw.get("max_tokens")
+    if most is None:
+        most = min(served.max_model_len // 2, 4096) if is_chat else 16
+    if not isinstance(most, int) or most < 1:
+        raise Fault(400, "BadRequestError", f"max_tokens must be at least 1, got {most}.")
+    options = raw.get("stream_options") or {}
+    if not isinstance(options, dict):
+        raise Fault(400, "BadRequestError", "stream_options: Input should be a valid dictionary")
+    return Asked(
+        prompt=_chat(raw) if is_chat else _plain(raw),
+        most=most,
+        stream=bool(raw.get("stream")),
+        usage=bool(options.get("include_usage")),
+        ends=not raw.get("ignore_eos"),
+        is_chat=is_chat,
+    )
+
+
+def _chat(raw: dict[str, Any]) -> str:
+    messages = raw.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise Fault(400, "BadRequestError", "messages: Field required")
+    return "\n".join(_content(message) for message in messages)
+
+
+def _content(message: Any) -> str:
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return str(content or "")
+
+
+def _plain(raw: dict[str, Any]) -> str:
+    prompt = raw.get("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1:
+        prompt = prompt[0]
+    if not isinstance(prompt, str) or not prompt:
+        raise Fault(400, "BadRequestError", "prompt: one text is wanted")
+    return prompt

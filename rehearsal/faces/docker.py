@@ -1,0 +1,151 @@
+"""docker of a practice node: the calls that a rank's life needs, answered from folders and real processes."""
+
+import importlib
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rehearsal.containers import Container, every, find
+from rehearsal.faces import docker_end, docker_view
+from rehearsal.node import Node, read
+
+_POLL_S = 0.05
+
+
+def answer(root: Path, _name: str, arguments: list[str]) -> int:
+    """Answer docker."""
+    node = read(root)
+    if arguments in (["--version"], ["-v"]):
+        sys.stdout.write(f"Docker version {docker_view.VERSION}, build e6534b4\n")
+        return 0
+    rest = arguments[1:] if arguments[:1] == ["container"] else arguments
+    if not rest or rest[0] not in _VERBS:
+        asked = rest[0] if rest else ""
+        sys.stderr.write(
+            f"docker: unknown command: docker {asked}\n\nRun 'docker --help' for more information\n"
+        )
+        return 1
+    return _VERBS[rest[0]](node, rest[1:])
+
+
+def _run(node: Node, arguments: list[str]) -> int:
+    module = importlib.import_module("rehearsal.faces.docker_run")  # costly, and only this verb needs it
+    status: int = module.run(node, arguments)
+    return status
+
+
+def _ps(node: Node, arguments: list[str]) -> int:
+    valued = {"--filter": "filter", "-f": "filter", "--format": "format"}
+    bare = {
+        "-a": "all",
+        "--all": "all",
+        "-q": "quiet",
+        "--quiet": "quiet",
+        "--no-trunc": "whole",
+        "-aq": "ids",
+    }
+    options, _ = docker_view.split("ps", arguments, valued, bare)
+    whole = "whole" in options
+    everything = "all" in options or "ids" in options
+    shown = [one for one in every(node.root) if everything or one.is_running()]
+    for text in options.get("filter", []):
+        key, _, value = text.partition("=")
+        if key not in {"label", "name", "status", "id"}:
+            sys.stderr.write(f"Error response from daemon: invalid filter '{key}'\n")
+            return 1
+        shown = [one for one in shown if _passes(one, key, value)]
+    if "quiet" in options or "ids" in options:
+        sys.stdout.write("".join(f"{docker_view.shown_id(one, whole=whole)}\n" for one in shown))
+        return 0
+    return docker_view.table(shown, (options.get("format") or [""])[-1], whole=whole)
+
+
+def _passes(one: Container, key: str, value: str) -> bool:
+    if key == "label":
+        name, equals, wanted = value.partition("=")
+        return name in one.labels and (not equals or one.labels[name] == wanted)
+    if key == "name":
+        return value.removeprefix("/") in one.name
+    if key == "id":
+        return one.id.startswith(value)
+    return value == ("running" if one.is_running() else "exited")
+
+
+def _inspect(node: Node, arguments: list[str]) -> int:
+    options, names = docker_view.split(
+        "inspect", arguments, {"--format": "format", "-f": "format", "--type": "type"}, {}
+    )
+    if not names:
+        return docker_view.too_few("inspect")
+    kind = (options.get("type") or [""])[-1]
+    found: list[object] = []
+    missing = []
+    for name in names:
+        container = find(node.root, name) if kind in {"", "container"} else None
+        if container:
+            found.append(docker_view.container(node, container))
+        elif kind in {"", "image"} and docker_view.holds(node, name):
+            found.append(docker_view.image(name))
+        else:
+            missing.append(name)
+    return docker_view.show(
+        found, [f"Error: No such object: {name}" for name in missing], options.get("format")
+    )
+
+
+def _image(node: Node, arguments: list[str]) -> int:
+    if arguments[:1] != ["inspect"]:
+        sys.stderr.write(f"docker: unknown command: docker image {' '.join(arguments[:1])}\n")
+        return 1
+    options, names = docker_view.split(
+        "image inspect", arguments[1:], {"--format": "format", "-f": "format"}, {}
+    )
+    if not names:
+        return docker_view.too_few("image inspect")
+    found: list[object] = [docker_view.image(name) for name in names if docker_view.holds(node, name)]
+    missing = [f"Error: No such image: {name}" for name in names if not docker_view.holds(node, name)]
+    return docker_view.show(found, missing, options.get("format"))
+
+
+def _logs(node: Node, arguments: list[str]) -> int:
+    valued = {"--tail": "tail", "-n": "tail"}
+    options, names = docker_view.split("logs", arguments, valued, {"-f": "follow", "--follow": "follow"})
+    if len(names) != 1:
+        return docker_view.too_few("logs")
+    container = find(node.root, names[0])
+    if container is None:
+        return docker_view.absent(names[0])
+    text = container.log.read_bytes() if container.log.exists() else b""
+    tail = (options.get("tail") or ["all"])[-1]
+    lines = text.splitlines(keepends=True)
+    shown = lines if tail == "all" else lines[len(lines) - min(int(tail), len(lines)) :]
+    sys.stdout.buffer.write(b"".join(shown))
+    sys.stdout.buffer.flush()
+    if "follow" in options:
+        _follow(container, len(text))
+    return 0
+
+
+def _follow(container: Container, upto: int) -> None:
+    with container.log.open("rb") as log:
+        log.seek(upto)
+        while True:
+            going = container.is_running()  # asked before the read, so that last words are read
+            sys.stdout.buffer.write(log.read())
+            sys.stdout.buffer.flush()
+            if not going:
+                return
+            time.sleep(_POLL_S)
+
+
+_VERBS: dict[str, Callable[[Node, list[str]], int]] = {
+    "ps": _ps,
+    "inspect": _inspect,
+    "image": _image,
+    "logs": _logs,
+    "stop": docker_end.stop,
+    "kill": docker_end.kill,
+    "rm": docker_end.rm,
+    "run": _run,
+}

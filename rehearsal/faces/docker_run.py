@@ -1,0 +1,206 @@
+"""docker run of a practice node: a rank as a real process, or the GEMV probe answered from the hidden state."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from rehearsal import containers, processes
+from rehearsal.containers import Container
+from rehearsal.faces.docker_view import holds, usage
+from rehearsal.node import Node, write_json
+
+_PROBE_BLOCKS = 8
+_PROBE_BLOCK_S = 1.25  # of the line's seconds
+_PROBE_NOISE = 0.008
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_VALUED = _words(
+    "--name --label --env --env-file --gpus --network --net --ipc --shm-size --memory --memory-swap --ulimit --cap-add "
+    "--cap-drop --security-opt --device --oom-score-adj --restart --volume --mount --entrypoint --user --workdir "
+    "--log-opt --log-driver --pids-limit --hostname --pull --stop-timeout --stop-signal --tmpfs --add-host --runtime "
+    "--group-add --pid --uts --cpuset-cpus --platform --publish --cpus --sysctl --cidfile"
+)
+_BARE = _words("--detach --rm --init --privileged --read-only --interactive --tty --quiet")
+_SHORT = {
+    "-d": "--detach",
+    "-e": "--env",
+    "-h": "--hostname",
+    "-i": "--interactive",
+    "-l": "--label",
+    "-m": "--memory",
+    "-p": "--publish",
+    "-q": "--quiet",
+    "-t": "--tty",
+    "-u": "--user",
+    "-v": "--volume",
+    "-w": "--workdir",
+}
+
+
+class Asked(NamedTuple):
+    """What one docker run asks for."""
+
+    options: dict[str, list[str]]
+    image: str
+    argv: tuple[str, ...]
+
+    def last(self, option: str, otherwise: str = "") -> str:
+        """Return an option's last value, which is the one that counts."""
+        return self.options.get(option, [otherwise])[-1]
+
+    def pairs(self, option: str) -> dict[str, str]:
+        """Return KEY=VALUE options; a later one wins."""
+        return {text.partition("=")[0]: text.partition("=")[2] for text in self.options.get(option, [])}
+
+
+def run(node: Node, arguments: list[str]) -> int:
+    """Answer docker run; 125 for docker's own refusals, as the real one."""
+    asked = _read(arguments)
+    if not asked.image:
+        sys.stderr.write(f"docker: 'docker run' requires at least 1 argument\n\n{usage('run')}\n")
+        return 125
+    if not holds(node, asked.image):
+        sys.stderr.write(f"Unable to find image '{asked.image}' locally\n")
+        return _refuse(
+            f"pull access denied for {asked.image.partition(':')[0]}, repository does not exist or may require "
+            "'docker login': denied: requested access to the resource is denied"
+        )
+    entry = asked.last("--entrypoint")
+    if asked.pairs("--label").get("sparkctl.probe") == "gemv" and entry == "python3":
+        return _gemv(node)
+    if entry not in {"", "vllm"} or (not entry and asked.argv[:1] == ("vllm",)):
+        missing = entry or asked.argv[0]
+        fault = f'exec: "{missing}": executable file not found in $PATH'
+        sys.stderr.write(
+            f"docker: Error response from daemon: failed to create task for container: {fault}: unknown\n"
+        )
+        return 127
+    return _start(node, asked)
+
+
+def _read(arguments: list[str]) -> Asked:
+    options: dict[str, list[str]] = {}
+    rest = list(arguments)
+    while rest and rest[0].startswith("-"):
+        one = rest.pop(0)
+        if not one.startswith("--") and len(one) > 2 and one[:2] in {"-d", "-i", "-t"}:
+            rest.insert(0, f"-{one[2:]}")
+            one = one[:2]
+        elif not one.startswith("--") and len(one) > 2:
+            one, glued = one[:2], one[2:].removeprefix("=")
+            rest.insert(0, glued)
+        name, equals, value = _SHORT.get(one, one).partition("=")
+        if name in _BARE:
+            options.setdefault(name, []).append(value or "true")
+        elif name in _VALUED and (equals or rest):
+            options.setdefault(name, []).append(value if equals else rest.pop(0))
+        else:
+            kind = "flag" if one.startswith("--") else f"shorthand flag: {one[1:2]!r} in"
+            sys.stderr.write(f"unknown {kind}: {name if one.startswith('--') else one}\n\n{usage('run')}\n")
+            raise SystemExit(125)
+    return Asked(options, rest[0] if rest else "", tuple(rest[1:]))
+
+
+def _refuse(fault: str) -> int:
+    sys.stderr.write(
+        f"docker: Error response from daemon: {fault}\n\nRun 'docker run --help' for more information\n"
+    )
+    return 125
+
+
+def _gemv(node: Node) -> int:
+    """Answer the GEMV probe: blocks around the node's hidden figure, in the probe's own words."""
+    chance = random.Random()  # noqa: S311 - a meter's jitter, not a secret
+    figures = [round(node.gemv_gb_s * chance.gauss(1, _PROBE_NOISE), 2) for _ in range(_PROBE_BLOCKS)]
+    time.sleep(_PROBE_BLOCKS * _PROBE_BLOCK_S / node.pace)
+    sys.stdout.write(
+        json.dumps({"probe": "gemv", "gb_s": figures, "seconds": [_PROBE_BLOCK_S] * _PROBE_BLOCKS}) + "\n"
+    )
+    return 0
+
+
+def _start(node: Node, asked: Asked) -> int:
+    identity = os.urandom(32).hex()
+    name = asked.last("--name") or f"practice_{identity[:8]}"
+    container = Container(
+        root=node.root / "containers" / name,
+        id=identity,
+        name=name,
+        image=asked.image,
+        created=containers.stamp(),
+        labels=asked.pairs("--label"),
+        env=tuple(f"{key}={value}" for key, value in asked.pairs("--env").items()),
+        argv=asked.argv,
+        host=_host_config(asked),
+        entrypoint=tuple(asked.options.get("--entrypoint", [])[-1:]),
+        remove="--rm" in asked.options,
+    )
+    containers.every(node.root)  # what was started with --rm and has ended frees its name
+    if not containers.create(container):
+        other = containers.find(node.root, name)
+        return _refuse(
+            f'Conflict. The container name "/{name}" is already in use by container "{other.id if other else "?"}". '
+            "You have to remove (or rename) that container to be able to reuse that name."
+        )
+    rank = _spawn(node, container)
+    if "--detach" in asked.options:
+        sys.stdout.write(f"{identity}\n")
+        return 0
+    code = rank.wait()
+    sys.stdout.write(container.log.read_text(encoding="utf-8"))
+    return code
+
+
+def _spawn(node: Node, container: Container) -> "subprocess.Popen[bytes]":
+    """Start the rank's process, detached from whoever asked."""
+    face = Path(__file__).resolve().parent.parent / "face.py"
+    with container.log.open("ab") as log:
+        rank = subprocess.Popen(
+            [node.python, "-S", "-E", str(face), str(node.root), "rank", str(container.root)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=node.root / "home",
+            env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", processes.MARK: node.token},
+            start_new_session=True,
+        )
+    write_json(container.root / "process.json", processes.look(rank.pid) or (rank.pid, 0))
+    return rank
+
+
+def _host_config(asked: Asked) -> dict[str, object]:
+    return {
+        "NetworkMode": asked.last("--network", asked.last("--net", "bridge")),
+        "RestartPolicy": {"Name": asked.last("--restart", "no"), "MaximumRetryCount": 0},
+        "IpcMode": asked.last("--ipc", "private"),
+        "ShmSize": _size(asked.last("--shm-size", "64m")),
+        "Memory": _size(asked.last("--memory", "0")),
+        "MemorySwap": _size(asked.last("--memory-swap", "0")),
+        "OomScoreAdj": int(asked.last("--oom-score-adj", "0")),
+        "Binds": asked.options.get("--volume", []),
+        "CapAdd": asked.options.get("--cap-add", []),
+        "Ulimits": [_ulimit(text) for text in asked.options.get("--ulimit", [])],
+        "Privileged": "--privileged" in asked.options,
+    }
+
+
+def _size(text: str) -> int:
+    unit = text.rstrip("bB").lower()[-1:]
+    factors = {"k": 1024, "m": 1024**2, "g": 1024**3}
+    number = text.lower().rstrip("b").rstrip("kmg")
+    return int(float(number) * factors.get(unit, 1))
+
+
+def _ulimit(text: str) -> dict[str, object]:
+    name, _, limits = text.partition("=")
+    soft, _, hard = limits.partition(":")
+    return {"Name": name, "Soft": int(soft), "Hard": int(hard or soft)}

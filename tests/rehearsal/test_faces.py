@@ -1,0 +1,186 @@
+"""A node's own commands, run as executables: they answer like the real tools, from one hidden state."""
+
+import csv
+import json
+import re
+import statistics
+import time
+from pathlib import Path
+
+import pytest
+
+from rehearsal import node
+from rehearsal.scenario import Traits, named
+
+from .conftest import Face, furnished, with_node
+
+QUERY = (
+    "name,driver_version,pstate,clocks.current.sm,clocks.max.sm,power.draw,temperature.gpu,utilization.gpu,"
+    "clocks_event_reasons.active"
+)
+DROP = "sync; echo 3 > /proc/sys/vm/drop_caches"
+GEMV = ("--label", "sparkctl.probe=gemv", "--gpus", "all", "--network", "none", "--entrypoint", "python3")
+
+
+def meminfo(face: Face) -> dict[str, int]:
+    """Return /proc/meminfo in KiB."""
+    return {key: int(kib) for key, kib in re.findall(r"(\w+):\s+(\d+) kB", face("cat", "/proc/meminfo").out)}
+
+
+def test_nvidia_smi_answers_the_fields_asked_in_their_order(face: Face) -> None:
+    """The header carries units as the real tool prints them, memory is [N/A], and an idle GPU looks idle."""
+    rows = list(csv.reader(face("nvidia-smi", f"--query-gpu={QUERY}", "--format=csv").out.splitlines()))
+    assert [cell.strip() for cell in rows[0]][3:6] == [
+        "clocks.current.sm [MHz]",
+        "clocks.max.sm [MHz]",
+        "power.draw [W]",
+    ]
+    assert [cell.strip() for cell in rows[1]][:3] == ["NVIDIA GB10", "580.173.02", "P8"]
+    asked = face("nvidia-smi", "--query-gpu=memory.total,name", "--format=csv,noheader").out
+    assert asked == "[N/A], NVIDIA GB10\n"
+    apps = face("nvidia-smi", "--query-compute-apps=pid,process_name,used_gpu_memory", "--format=csv").out
+    assert apps == "pid, process_name, used_gpu_memory [MiB]\n"
+    assert "NVIDIA GB10" in face("nvidia-smi").out
+
+
+def test_ip_lists_both_rails_with_their_mtu(face: Face) -> None:
+    """The JSON holds each fabric interface with address and MTU."""
+    links = {link["ifname"]: link for link in json.loads(face("ip", "-j", "addr").out)}
+    assert links["enp1s0f0np0"]["mtu"] == links["enP2p1s0f0np0"]["mtu"] == 9000
+    assert links["enp1s0f0np0"]["addr_info"][0]["local"] == "127.0.78.1"
+
+
+def test_ping_reaches_every_peer_with_jumbo_frames(face: Face) -> None:
+    """Two packets of 8972 bytes come back on both rails."""
+    for address in ("127.0.78.4", "127.0.79.2"):
+        said = face("ping", "-M", "do", "-s", "8972", "-c", "2", "-i", "0.2", "-W", "2", address)
+        assert said.code == 0
+        assert f"8980 bytes from {address}: icmp_seq=2 ttl=64" in said.out
+        assert "2 packets transmitted, 2 received, 0% packet loss" in said.out
+
+
+def test_ping_tells_an_own_small_mtu_from_a_silent_path(tmp_path: Path) -> None:
+    """The node with MTU 1500 says so itself; its peers hear nothing; the HCA shows it too."""
+    told = with_node(named("healthy"), "spark-a1", Traits(mtu=(9000, 1500)))
+    small = furnished(tmp_path / "small", told, "spark-a1")
+    own = small("ping", "-M", "do", "-s", "8972", "-c", "2", "-W", "2", "127.0.79.1")
+    assert own.code == 1
+    assert own.err.count("ping: local error: message too long, mtu=1500\n") == 2
+    assert "0 received, +2 errors, 100% packet loss" in own.out
+    peer = furnished(tmp_path / "peer", told, "spark-a0")
+    far = peer("ping", "-M", "do", "-s", "8972", "-c", "2", "-W", "2", "127.0.79.2")
+    assert (far.code, far.err) == (1, "")
+    assert "2 packets transmitted, 0 received, 100% packet loss" in far.out
+    assert re.findall(r"active_mtu:\s+(\d+)", small("ibv_devinfo").out) == ["4096", "1024"]
+
+
+def test_dropping_caches_empties_the_simulated_page_cache_alone(tmp_path: Path) -> None:
+    """Page cache shrinks MemFree, not MemAvailable, until the settle's line drops it."""
+    dirty = furnished(tmp_path / "n", with_node(named("healthy"), "spark-a0", Traits(cached_gib=40.0)))
+    before = meminfo(dirty)
+    assert dirty("sudo", "-n", "sh", "-c", DROP).code == 0
+    after = meminfo(dirty)
+    assert after["MemFree"] - before["MemFree"] == 40 * 1024**2
+    assert abs(after["MemAvailable"] - before["MemAvailable"]) < 1024**2
+    assert after["MemTotal"] == 127600412
+
+
+def test_sudo_runs_nothing_of_the_real_machine(face: Face, tmp_path: Path) -> None:
+    """Anything but a face and the settle's line is refused as sudo refuses it."""
+    refused = face("sudo", "-n", "touch", str(tmp_path / "made"))
+    assert (refused.code, refused.err) == (1, "sudo: a password is required\n")
+    assert not (tmp_path / "made").exists()
+    assert face("sudo", "-n", "uname", "-r").out == face("uname", "-r").out
+
+
+def test_the_gemv_probe_sees_the_hidden_state(tmp_path: Path) -> None:
+    """One JSON line whose median is the node's figure: 230 on a healthy node, 70 on the slow one."""
+    for scenario, figure in (("healthy", 230), ("slow-node", 70)):
+        told = furnished(tmp_path / scenario, named(scenario), "spark-a2")
+        said = told("docker", "run", "--rm", *GEMV, "sparkctl/vllm:1", "-c", "ignored")
+        assert said.code == 0
+        probe = json.loads(said.out)
+        assert statistics.median(probe["gb_s"]) == pytest.approx(figure, rel=0.02)
+        assert len(probe["seconds"]) == len(probe["gb_s"])
+
+
+def test_docker_image_inspect_knows_what_the_node_holds(face: Face) -> None:
+    """A held image has id and layers, the same on every node; another is not there."""
+    held = json.loads(
+        face("docker", "image", "inspect", "--format", "{{json .}}", "sparkctl/vllm-dsv41:1").out
+    )
+    assert held["Id"].startswith("sha256:")
+    assert held["RootFS"]["Layers"]
+    missing = face("docker", "image", "inspect", "busybox:1")
+    assert (missing.code, missing.out, missing.err) == (1, "[]\n", "Error: No such image: busybox:1\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("docker", "logs", "nope"), 1, "Error response from daemon: No such container: nope\n"),
+        (("docker", "stop", "-t", "5", "nope"), 1, "Error response from daemon: No such container: nope\n"),
+        (("docker", "inspect", "nope"), 1, "Error: No such object: nope\n"),
+        (("docker", "run", "--frob", "x"), 125, "unknown flag: --frob\n"),
+        (("docker", "frob"), 1, "docker: unknown command: docker frob\n"),
+        (("docker", "run", "-d", "busybox:1"), 125, "Unable to find image 'busybox:1' locally\n"),
+        (
+            ("docker", "run", "sparkctl/vllm:1", "vllm"),
+            127,
+            '"vllm": executable file not found in $PATH: unknown\n',
+        ),
+        (("uname", "-z"), 1, "uname: invalid option -- 'z'\n"),
+        (("ping", "-Z", "127.0.78.2"), 2, "ping: invalid option -- 'Z'\n"),
+        (("ip", "link"), 1, 'Object "link" is unknown, try "ip help".\n'),
+        (("ibv_devinfo", "-d", "mlx5_9"), 255, "IB device 'mlx5_9' wasn't found\n"),
+    ],
+)
+def test_a_wrong_call_fails_as_the_real_tool_does(
+    face: Face, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    """Unknown commands and options are never silently fine."""
+    answer = face(*arguments)
+    assert answer.code == code
+    assert said in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_nvidia_smi_refuses_an_unknown_field(face: Face) -> None:
+    """The tool names the field, on stdout, and exits with 2."""
+    said = face("nvidia-smi", "--query-gpu=name,frob", "--format=csv")
+    assert (said.code, said.out) == (2, 'Field "frob" is not a valid field to query.\n\n')
+
+
+def test_a_torn_state_is_a_line_and_not_a_traceback(face: Face, tmp_path: Path) -> None:
+    """A node whose state file is broken says so in one line."""
+    (tmp_path / "a home" / "spark-a0" / "state.json").write_text("{", encoding="utf-8")
+    said = face("uname", "-r")
+    assert said.code == 1
+    assert said.err.startswith("uname: ")
+    assert said.err.count("\n") == 1
+
+
+def test_other_files_go_through_the_real_cat(face: Face, tmp_path: Path) -> None:
+    """Only /proc/meminfo is the node's own."""
+    (tmp_path / "text").write_text("as it is\n", encoding="utf-8")
+    assert face("cat", str(tmp_path / "text")).out == "as it is\n"
+
+
+def test_state_files_are_written_whole(tmp_path: Path) -> None:
+    """A reader during a write sees the old text or the new one."""
+    path = tmp_path / "state.json"
+    node.write_json(path, [1] * 1000)
+    node.write_json(path, [2] * 1000)
+    assert node.read_json(path) == [2] * 1000
+    assert [one.name for one in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_faces_answer_quickly(face: Face) -> None:
+    """A command answers in well under the time that an SSH trip takes; the best of five, so that load does not matter."""
+
+    def took() -> float:
+        start = time.perf_counter()
+        assert face("docker", "ps").code == 0
+        return time.perf_counter() - start
+
+    assert min(took() for _ in range(5)) < 0.15
