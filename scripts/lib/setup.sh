@@ -1,0 +1,74 @@
+# Sourced by scripts/check and scripts/demo: finds Python, makes .venv, installs the project into it.
+# Gives ROOT, VENV and PATH with the environment's tools in front. Needs bash; works from any folder, without stdin.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+VENV=${SPARKCTL_VENV:-$ROOT/.venv}
+
+say() { printf '%s\n' "$*" >&2; }
+
+# give_up WHAT HINT: used wrongly or not installable from here.
+give_up() {
+    say "error: $1"
+    say ""
+    say "hint: $2"
+    exit 2
+}
+
+# Debian's own package is installed where we may, and named where we may not.
+debian_package() {
+    local package=$1 why=$2
+    if [[ $(id -u) -eq 0 ]] && command -v apt-get >/dev/null; then
+        say "installing $package ($why)"
+        apt-get update -qq </dev/null >&2 &&
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" </dev/null >&2 &&
+            return
+    fi
+    give_up "$why" "install the Debian package $package: sudo apt-get install $package"
+}
+
+# Prints the newest Python from 3.11 to 3.13; shims of a version manager that lead nowhere are passed over.
+newest_python() {
+    local name
+    for name in python3.13 python3.12 python3.11 python3; do
+        if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+            command -v "$name"
+            return
+        fi
+    done
+    return 1
+}
+
+make_venv() {
+    local python package
+    python=$(newest_python) || { debian_package python3 "no Python from 3.11 to 3.13 was found" && python=$(newest_python); } ||
+        give_up "no Python from 3.11 to 3.13 was found" "install one of them, for instance python3.12"
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+        debian_package "$package" "$python has no venv module"
+    fi
+    say "making $VENV with $("$python" --version)"
+    "$python" -m venv --clear "$VENV" || give_up "$python could not make $VENV" "read the error above"
+}
+
+# What was installed is remembered as a digest of pyproject.toml and of the interpreter.
+stamp() { { cat "$ROOT/pyproject.toml" && "$VENV/bin/python" --version; } | sha256sum | cut -d' ' -f1; }
+
+# setup [GROUP]: makes or refreshes the environment, with a dependency group if one is named.
+setup() {
+    local group=${1:-} mark
+    cd "$ROOT" || exit 2
+    command -v ssh >/dev/null && command -v ssh-keygen >/dev/null ||
+        debian_package openssh-client "the ssh client is missing"
+    "$VENV/bin/python" -c 'import pip' 2>/dev/null || make_venv
+    mark=$VENV/.sparkctl-${group:-core}
+    if [[ $(cat "$mark" 2>/dev/null) != "$(stamp)" ]]; then
+        say "installing sparkctl into $VENV"
+        # Dependency groups came with pip 25.1.
+        "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' </dev/null >&2 &&
+            "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check \
+                --editable "$ROOT" ${group:+--group "$group"} </dev/null >&2 ||
+            give_up "pip could not install sparkctl into $VENV" "a package index must be reachable; read pip's words above"
+        stamp >"$mark"
+    fi
+    export PATH="$VENV/bin:$PATH"
+}
