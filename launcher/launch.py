@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from launcher import smoke
+from launcher import api
 from launcher.command import RankCommand
 from launcher.recipe import Recipe
 from launcher.smoke import SMOKES, Smoked
@@ -90,7 +90,7 @@ def wait_ready(
 def _dead_rank(shell: Shell, commands: tuple[RankCommand, ...]) -> Outcome:
     """Return the first rank whose container does not run, with the last lines of its log."""
     names = {command.node: command.name for command in commands}
-    said = shell.run_each({node: ("docker", "inspect", name) for node, name in names.items()})
+    said = shell.run_each({node: ("docker", "inspect", "--type", "container", name) for node, name in names.items()})
     for one in said:
         if one.rc is None:
             text, hint = unreachable.say(one.stderr)
@@ -141,32 +141,11 @@ def head_log(line: Line, head: RankCommand) -> str:
 
 
 def _serves(line: Line, recipe: Recipe, clock: Clock) -> bool:
-    return api_is_up(line, clock) and recipe.model.served_name in served_names(line, clock)
-
-
-def api_is_up(line: Line, clock: Clock) -> bool:
-    """Whether /health answers 200. It stays 200 when a worker is dead, so it is never enough by itself."""
-    import httpx  # noqa: PLC0415  # 0.1 s that --help must not pay
-
-    try:
-        return httpx.get(f"{line.url}/health", timeout=max(2.0, clock.real_s(10.0))).status_code == 200
-    except httpx.HTTPError:
-        return False
-
-
-def served_names(line: Line, clock: Clock) -> tuple[str, ...]:
-    """Return the names of the models that the API lists; none when it does not answer as it should."""
-    import httpx  # noqa: PLC0415  # 0.1 s that --help must not pay
-
-    try:
-        answer = httpx.get(f"{line.url}/v1/models", timeout=max(2.0, clock.real_s(10.0))).json()
-        return tuple(str(model["id"]) for model in answer["data"])
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
-        return ()
+    return api.is_up(line, clock) and recipe.model.served_name in api.served_names(line, clock)
 
 
 def _smoke(line: Line, recipe: Recipe, clock: Clock) -> Outcome:
-    smoked = tuple(_ask(line, recipe, one, clock) for one in SMOKES)
+    smoked = tuple(api.ask(line, recipe.model.served_name, one, clock) for one in SMOKES)
     failed = [one for one in smoked if one.fault]
     if not failed:
         return Outcome(smokes=smoked)
@@ -177,24 +156,3 @@ def _smoke(line: Line, recipe: Recipe, clock: Clock) -> Outcome:
         hint="the line serves but does not answer sensibly: undo the last change, and compare image and patches",
         smokes=smoked,
     )
-
-
-def _ask(line: Line, recipe: Recipe, asked: smoke.Smoke, clock: Clock) -> Smoked:
-    import httpx  # noqa: PLC0415  # 0.1 s that --help must not pay
-
-    body = {
-        "model": recipe.model.served_name,
-        "messages": [{"role": "user", "content": asked.prompt}],
-        "max_tokens": asked.max_tokens,
-        "temperature": 0,
-    }
-    try:
-        answer = httpx.post(
-            f"{line.url}/v1/chat/completions", json=body, timeout=max(10.0, clock.real_s(120.0))
-        )
-        if answer.status_code != 200:
-            return Smoked(name=asked.name, fault=f"HTTP {answer.status_code}", reply=answer.text)
-        reply = answer.json()["choices"][0]["message"]["content"] or ""
-    except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as fault:
-        return Smoked(name=asked.name, fault=f"no usable reply ({type(fault).__name__}: {fault})", reply="")
-    return smoke.judge(asked, reply)

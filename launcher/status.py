@@ -5,7 +5,7 @@ from typing import Literal
 
 from bootcheck.facts import Record, Unread
 from bootcheck.probes.container import list_argv, parse_containers
-from launcher import launch
+from launcher import api
 from sparkctl import unreachable
 from sparkctl.clock import Clock
 from sparkctl.line import Line
@@ -44,14 +44,14 @@ def observe(line: Line, clock: Clock) -> Status:
         argv = list_argv(line.name)
         said = shell.run(argv)
     ranks = tuple(_rank(node.rank, one, argv) for node, one in zip(line.nodes, said, strict=True))
-    serves = launch.served_names(line, clock) if launch.api_is_up(line, clock) else ()
+    serves = api.served_names(line, clock) if api.is_up(line, clock) else ()
     state, note = judge(ranks, serves)
     return Status(line=line.name, state=state, ranks=ranks, url=line.url, serves=serves, note=note)
 
 
 def judge(ranks: tuple[Rank, ...], serves: tuple[str, ...]) -> tuple[State, str]:
     """Say what ranks and API amount to. An API that answers proves nothing about the other ranks."""
-    lost = [rank.node for rank in ranks if rank.state == "unreachable"]
+    lost = [f"{rank.node} ({rank.note})" for rank in ranks if rank.state == "unreachable"]
     running = [rank for rank in ranks if rank.state == "running"]
     dead = [rank.node for rank in ranks if rank.state not in {"running", "unreachable"}]
     if lost:

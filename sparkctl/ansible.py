@@ -61,7 +61,7 @@ def run(
         Unclear: ansible-playbook broke off without saying which host failed.
 
     """
-    import ansible_runner  # noqa: PLC0415  # 0.1 s that --help must not pay
+    import ansible_runner  # noqa: PLC0415  # 0.1 s that a plan must not pay
 
     answers: list[Answer] = []
 
@@ -87,7 +87,8 @@ def run(
         if interrupted.is_set():
             raise Interrupted(f"{playbook}.yml was interrupted")
         if ran.status != "successful" and not any(one.status in {"failed", "unreachable"} for one in answers):
-            said = ran.stdout.read().strip().splitlines()
+            with ran.stdout as stream:
+                said = stream.read().strip().splitlines()
             raise Unclear(
                 f"{playbook}.yml ended with {ran.status}, rc {ran.rc}: {' '.join(said[-5:]) or 'no output'}",
                 hint="run ansible-playbook --version; ansible-core must be installed beside sparkctl",

@@ -52,7 +52,7 @@ class Shell:
             return tuple(pool.map(lambda node: self._one(node, commands[node.name]), nodes))
 
     def _one(self, node: Node, argv: Sequence[str]) -> Said:
-        import paramiko  # noqa: PLC0415  # 0.2 s that --help must not pay
+        import paramiko  # noqa: PLC0415  # 0.2 s that a plan must not pay
         from invoke.exceptions import CommandTimedOut  # noqa: PLC0415
 
         try:
@@ -74,7 +74,7 @@ class Shell:
         return self._connections[node.name]
 
     def _open(self, node: Node) -> Any:
-        import fabric  # noqa: PLC0415  # 0.2 s that --help must not pay
+        import fabric  # noqa: PLC0415  # 0.2 s that a plan must not pay
         import paramiko  # noqa: PLC0415
 
         connection = fabric.Connection(

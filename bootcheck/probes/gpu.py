@@ -33,7 +33,8 @@ _MIB = 1024**2
 # 160 MiB does not fit any cache, so bytes read per second is memory bandwidth. Bursts and pauses as in a decode loop,
 # since the state is not seen by back-to-back copies; eight blocks, so that a flip between them shows.
 GEMV_SCRIPT = """
-import json, time, torch
+import json, signal, time, torch
+signal.alarm(100)  # a container outlives a docker client that was ended
 rows, inner, outer, blocks, burst_s, pause_s = 6, 5120, 16384, 8, 0.07, 0.03
 matrix = torch.randn(inner, outer, device="cuda").to(torch.bfloat16)
 vector = torch.randn(rows, inner, device="cuda").to(torch.bfloat16)

@@ -1,0 +1,122 @@
+"""`sparkctl check`: probe every node, judge, print. Changes nothing."""
+
+from typing import Annotated, Any
+
+import typer
+
+from bootcheck import collect, findings, gates
+from bootcheck.findings import Finding
+from launcher import boot as ritual
+from sparkctl import edge
+from sparkctl.cli import served
+from sparkctl.cli.session import (
+    LineOption,
+    RecipeOption,
+    RehearsalOption,
+    ScenarioOption,
+    Session,
+    SetOption,
+    practise,
+    verb,
+)
+from sparkctl.console import Column, Console
+
+
+@verb
+def check(
+    session: Session,
+    line: LineOption = None,
+    recipe: RecipeOption = None,
+    set_: SetOption = None,
+    rehearsal: RehearsalOption = False,
+    scenario: ScenarioOption = None,
+    list_probes: Annotated[
+        bool, typer.Option("--list-probes", help="Print every probe and its command.")
+    ] = False,
+) -> int:
+    """Probe every node and judge it; changes nothing."""
+    if list_probes:
+        return _list_probes(session)
+    practise(session, rehearsal, scenario)
+    chosen = served.choose(session, line, recipe, set_)
+    with session.console.work(f"probing {len(chosen.line.nodes)} nodes of line {chosen.line.name}"):
+        scene = ritual.check(
+            chosen.line,
+            chosen.recipe,
+            chosen.floors,
+            lambda answer: session.console.progress(f"{answer.host} answered"),
+        )
+    found = gates.judge(scene)
+    code = findings.exit_code(found)
+    show_findings(session.console, found, everything=True)
+    session.console.say(_summary(chosen.line.name, found))
+    session.console.answer(
+        {
+            "line": chosen.line.name,
+            "ok": code == 0,
+            "findings": edge.plain(found),
+            "simulated": session.simulated,
+        }
+    )
+    return code
+
+
+def show_findings(console: Console, found: tuple[Finding, ...], *, everything: bool) -> None:
+    """Print findings as a table, gate by gate, then what is wrong in full; without `everything` only the latter.
+
+    Nodes of which a gate says the same share a row.
+    """
+    if everything:
+        console.table(
+            (
+                Column(title="gate"),
+                Column(title="verdict"),
+                Column(title="nodes", fold=True),
+                Column(title="measured", fold=True),
+                Column(title="wanted", fold=True),
+            ),
+            _rows(found),
+        )
+    for one in found:
+        if one.verdict != "pass":
+            console.say(
+                f"\n{one.verdict}: {one.node}, {one.gate}: {one.measured}\n"
+                f"wanted: {one.wanted}\norigin: {one.origin}\nhint: {one.hint}"
+            )
+
+
+def _rows(found: tuple[Finding, ...]) -> list[tuple[str, ...]]:
+    shared: dict[tuple[str, str, str, str], list[str]] = {}
+    for one in found:
+        shared.setdefault((one.gate, one.verdict, one.measured, one.wanted), []).append(one.node)
+    return [
+        (gate, verdict, ", ".join(nodes), measured, wanted)
+        for (gate, verdict, measured, wanted), nodes in shared.items()
+    ]
+
+
+def _summary(line: str, found: tuple[Finding, ...]) -> str:
+    counts = {
+        verdict: sum(one.verdict == verdict for one in found)
+        for verdict in ("pass", "warn", "fail", "unknown")
+    }
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    worst = findings.worst(found)
+    said = {
+        "pass": "may boot",
+        "warn": "may boot; read the warnings",
+        "fail": "must not boot",
+        "unknown": "cannot be judged",
+    }[worst]
+    return f"\nline {line} {said} ({told})"
+
+
+def _list_probes(session: Session) -> int:
+    commands = collect.probe_commands("IMAGE", 9000)
+    rows: list[Any] = [{"probe": name, "about": about, "argv": list(argv)} for name, about, argv in commands]
+    session.console.table(
+        (Column(title="probe"), Column(title="about", fold=True), Column(title="command", fold=True)),
+        [(row["probe"], row["about"], " ".join(row["argv"])) for row in rows],
+    )
+    session.console.answer({"probes": rows})
+    return 0

@@ -1,0 +1,187 @@
+"""Climber: what a climb asks of the world, and where it writes: boots, benches, verdicts and the end.
+
+Joins the tuner's steps with the ritual and the ledger; decides nothing.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+from launcher import boot as ritual
+from launcher.recipe import digest
+from ledger import record
+from ledger.bodies import Plan as PlanBody
+from ledger.entry import Body, Kind
+from ledger.history import Climb as PastClimb
+from ledger.history import climbs, told
+from ledger.journal import Journal
+from sparkctl import edge
+from sparkctl.cli.boot import stage_teller
+from sparkctl.cli.ledger import read
+from sparkctl.cli.served import Served
+from sparkctl.cli.session import Session
+from sparkctl.errors import UsageFault
+from sparkctl.units import duration
+from tuner import trial as trials
+from tuner import workload as workloads
+from tuner.climb import Climb, Event, climb
+from tuner.ladder import Boot, Trial, name_of, replay
+from tuner.lever import Ladder
+from tuner.verdict import Verdict
+from tuner.workload import Workload
+
+
+def run(
+    session: Session, chosen: Served, rungs: Ladder, workload: Workload, *, resume: bool, boots: int | None
+) -> Climb:
+    """Climb to the end, to the budget of boots, or until the base fails; with `resume` from the last climb's boots."""
+    work = Climber(session=session, served=chosen, ladder=rungs, workload=workload, climb="")
+    past = _past(session, work) if resume else None
+    work.climb = past.id if past else work.begin()
+    with session.console.work(f"climbing {rungs.name} on line {chosen.line.name}"):
+        ended = climb(
+            rungs,
+            past.trials if past else (),
+            work.measure,
+            work.note,
+            told=told(past, replay(rungs, past.trials).verdicts) if past else 0,
+            enough=lambda done: boots is not None and len(done) >= boots,
+        )
+    if ended.end != "budget" and not (past and past.ended):
+        work.end(ended)
+    return ended
+
+
+def _past(session: Session, work: "Climber") -> PastClimb:
+    """Return the line's last climb, if it is one of the same ladder, recipe and workload."""
+    line = work.served.line.name
+    own = [
+        one for one in climbs(read(session).rows) if (one.line, one.simulated) == (line, session.simulated)
+    ]
+    if not own:
+        raise UsageFault(
+            f"{session.ledger_path} has no climb of line {line}", hint="start one without --resume"
+        )
+    past = own[-1]
+    changed = [noun for noun, then, now in work.digests(past.plan) if then != now]
+    if changed:
+        raise UsageFault(
+            f"climb {past.id} began with another {' and '.join(changed)}; its boots cannot be compared with new ones",
+            hint="put the files back as they were, or start anew without --resume",
+        )
+    session.console.say(
+        f"going on with {past.id}: {len(past.trials)} boots and {len(past.verdicts)} verdicts are kept"
+    )
+    return past
+
+
+@dataclass(slots=True, kw_only=True)
+class Climber:
+    """What the climb asks for: boots and notes. Holds where things are written, decides nothing."""
+
+    session: Session
+    served: Served
+    ladder: Ladder
+    workload: Workload
+    climb: str
+
+    @property
+    def ladder_digest(self) -> str:
+        """SHA-256 of the ladder as it was read."""
+        return hashlib.sha256(edge.to_json(self.ladder).encode()).hexdigest()
+
+    def digests(self, plan: PlanBody) -> tuple[tuple[str, str, str], ...]:
+        """Return noun, digest then and digest now of all that a climb rests on."""
+        return (
+            ("ladder", plan.ladder_digest, self.ladder_digest),
+            ("recipe", plan.recipe_digest, digest(self.served.recipe)),
+            ("workload", plan.workload_digest, workloads.digest(self.workload)),
+        )
+
+    def begin(self) -> str:
+        """Write the plan row and return the climb's id."""
+        session, name = self.session, self.session.new_id("climb")
+        body = record.plan(
+            self.ladder,
+            climb=name,
+            simulated=session.simulated,
+            ladder_digest=self.ladder_digest,
+            recipe_digest=digest(self.served.recipe),
+            workload_digest=workloads.digest(self.workload),
+            pace=session.pace if session.simulated else None,
+        )
+        self._append("plan", body)
+        return name
+
+    def measure(self, step: Boot) -> Trial:
+        """Boot and bench one step, and write both before anything is decided from them."""
+        session, console = self.session, self.session.console
+        console.progress(f"boot {step.number}: {step.reason}")
+        by_id = {lever.id: lever for lever in self.ladder.levers}
+        on = tuple(by_id[name] for name in step.on)
+        chosen = self.served.with_settings({key: value for lever in on for key, value in lever.set.items()})
+        plan = ritual.Plan(
+            boot=session.new_id("boot"), line=chosen.line, recipe=chosen.recipe, floors=chosen.floors
+        )
+        watcher = trials.Watcher(
+            boot=_quietly(stage_teller(console), console.verbose), bench=console.progress
+        )
+        finished = trials.run(plan, self.workload, on, clock=session.clock, watcher=watcher)
+        self._write(finished, step, digest(chosen.recipe))
+        console.say(self._boot_line(step, finished))
+        return finished.trial
+
+    def _write(self, finished: trials.Finished, step: Boot, recipe_digest: str) -> None:
+        body = record.boot(
+            boot=finished.boot.boot,
+            climb=self.climb,
+            on=step.on,
+            why=finished.boot.why,
+            simulated=self.session.simulated,
+            recipe_digest=recipe_digest,
+            seconds=finished.boot.seconds,
+            findings=tuple(edge.plain(finished.boot.findings)),
+            void=finished.trial.outcome == "void" and finished.bench is None,
+        )
+        self._append("boot", body)
+        if finished.bench:
+            self._append(
+                "bench",
+                record.bench(
+                    finished.trial, finished.bench, climb=self.climb, simulated=self.session.simulated
+                ),
+            )
+
+    def note(self, event: Event) -> None:
+        """Write a verdict; boots were written when they ended."""
+        if isinstance(event, Verdict):
+            self._append("verdict", record.judged(event, climb=self.climb, simulated=self.session.simulated))
+            self.session.console.say(f"{event.verdict:<12} {event.lever}: {event.why}")
+
+    def end(self, ended: Climb) -> None:
+        """Write that the climb is over."""
+        body = record.ended(
+            climb=self.climb, stack=ended.stack, why=ended.why, simulated=self.session.simulated
+        )
+        self._append("note", body)
+
+    def _boot_line(self, step: Boot, finished: trials.Finished) -> str:
+        trial = finished.trial
+        judged = (*self.ladder.primary, *(guard.metric for guard in self.ladder.guards))
+        figures = "  ".join(f"{one.name} {one.value:.1f}" for one in trial.metrics if one.name in judged)
+        said = figures if trial.outcome == "measured" else f"{trial.outcome}: {trial.why}"
+        return f"boot {step.number:>2}  {name_of(trial.arm)}  {said}  ({duration(finished.boot.seconds)} to boot)"
+
+    def _append(self, kind: Kind, body: Body) -> None:
+        Journal(self.session.ledger_path).append(
+            kind, self.served.line.name, body, self.session.clock.today()
+        )
+
+
+def _quietly(tell: ritual.Report, verbose: bool) -> ritual.Report:
+    """Leave the stages of each boot out unless they were asked for: a climb tells boots and verdicts."""
+
+    def told(progress: ritual.Progress) -> None:
+        if verbose or progress.state in {"began", "tells"}:
+            tell(progress)
+
+    return told

@@ -1,0 +1,114 @@
+"""`sparkctl ledger`: list, show and verify what was recorded, and import what others reported."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ledger import table
+from ledger.imports import Known, read_ladder
+from ledger.journal import Journal, Ledger
+from sparkctl import content, edge
+from sparkctl.cli.session import Session, verb
+from sparkctl.console import Column
+from sparkctl.errors import UsageFault
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+def read(session: Session) -> Ledger:
+    """Read the ledger of this state folder and tell its warnings."""
+    found = Journal(session.ledger_path).read()
+    for warning in found.warnings:
+        session.console.warn(warning)
+    return found
+
+
+@app.command("list")
+@verb
+def list_rows(session: Session) -> int:
+    """List every row with a few words on what it says."""
+    rows = table.listed(read(session).rows)
+    session.console.table(
+        (
+            *(Column(title=title) for title in ("n", "at", "kind", "line", "label")),
+            Column(title="about", fold=True),
+        ),
+        [(str(row.n), row.at, row.kind, row.line, _label(row), row.about) for row in rows],
+    )
+    session.console.answer({"rows": edge.plain(rows), "ledger": str(session.ledger_path)})
+    return 0
+
+
+def _label(row: table.Listed) -> str:
+    return " ".join(part for part in (row.label, "retracted" if row.retracted else "") if part)
+
+
+@app.command()
+@verb
+def show(session: Session, n: Annotated[int, typer.Argument(help="The row's number.")]) -> int:
+    """Print one row whole."""
+    rows = {row.n: row for row in read(session).rows}
+    if n not in rows:
+        numbers = f"{min(rows)} to {max(rows)}" if rows else "none"
+        raise UsageFault(
+            f"{session.ledger_path} has no row {n}; it has {numbers}", hint="sparkctl ledger list shows all"
+        )
+    row: Any = edge.plain(rows[n])
+    session.console.show(edge.to_json(row))
+    session.console.answer(row)
+    return 0
+
+
+@app.command()
+@verb
+def verify(session: Session) -> int:
+    """Check the whole hash chain; exit 1 when it is broken."""
+    audit = Journal(session.ledger_path).verify()
+    for warning in audit.warnings:
+        session.console.warn(warning)
+    for broken in audit.breaks:
+        session.console.show(
+            f"line {broken.line}: {broken.what}: wanted {broken.wanted or 'none'}, found {broken.found or 'none'}"
+        )
+    whole = not audit.breaks
+    head = f", last hash {audit.head[:12]}" if audit.head else ""
+    session.console.show(
+        f"{session.ledger_path}: the chain of {audit.rows} rows is {'whole' if whole else 'broken'}{head}"
+    )
+    session.console.answer(
+        {
+            "ok": whole,
+            "rows": audit.rows,
+            "head": audit.head,
+            "breaks": edge.plain(audit.breaks),
+            "warnings": list(audit.warnings),
+            "ledger": str(session.ledger_path),
+        }
+    )
+    return 0 if whole else 1
+
+
+@app.command("import")
+@verb
+def import_file(
+    session: Session,
+    file: Annotated[
+        Path | None, typer.Argument(help="A public ladder as CSV; default: the one that ships with sparkctl.")
+    ] = None,
+) -> int:
+    """Take others' figures in as reported rows: never a verdict of ours."""
+    path = file or content.root() / "recipes" / "history" / "public_ladder.csv"
+    found = read_ladder(path, read(session).rows)
+    if isinstance(found, Known):
+        session.console.show(
+            f"{path}: already in the ledger as row {found.n} since {found.at}; nothing was added"
+        )
+        session.console.answer({"ok": True, "added": 0, "row": found.n, "ledger": str(session.ledger_path)})
+        return 0
+    row = Journal(session.ledger_path).append("import", "", found.body, session.clock.today())
+    session.console.show(f"{path}: {found.rows} reported rows imported as row {row.n}")
+    session.console.answer(
+        {"ok": True, "added": found.rows, "row": row.n, "ledger": str(session.ledger_path)}
+    )
+    return 0

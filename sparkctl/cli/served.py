@@ -1,0 +1,80 @@
+"""Which line and how it is served: the inventory's line, its recipe with `--set` on top, and the floors."""
+
+from dataclasses import dataclass, replace
+
+from bootcheck import floors as floors_module
+from bootcheck.floors import Floors
+from launcher import command
+from launcher.overlay import Settings, overlay
+from launcher.recipe import EngineFacts, Recipe, unknown_flags
+from sparkctl import content, edge
+from sparkctl.cli.session import Session, settings
+from sparkctl.errors import FileFault, Refused, UsageFault
+from sparkctl.line import Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A line with the recipe it is to serve and the floors it is judged by."""
+
+    line: Line
+    recipe: Recipe
+    engine: EngineFacts
+    floors: Floors
+
+    def with_settings(self, chosen: Settings) -> "Served":
+        """Return the same with some recipe keys changed."""
+        recipe = overlay(self.recipe, chosen, self.engine)
+        return replace(self, recipe=recipe, floors=_floors(self.line, recipe))
+
+
+def choose(
+    session: Session, line_name: str | None, recipe_name: str | None, pairs: list[str] | None
+) -> Served:
+    """Read inventory and recipe and join them.
+
+    Raises:
+        FileFault, UsageFault: something is written wrongly.
+        Refused: the recipe is well formed and cannot be served on this line.
+
+    """
+    line = session.line(line_name)
+    name = recipe_name or line.recipe
+    if name is None:
+        raise UsageFault(
+            f"line {line.name} names no recipe in {line.source}, and none was given",
+            hint="add `recipe: v41-flash-exl3-tp4` to the line's vars, or use --recipe",
+        )
+    recipe, engine = read_recipe(name)
+    changed = overlay(recipe, settings(pairs), engine)
+    if changed.nodes != len(line.nodes):
+        raise Refused(
+            f"{recipe.name} wants {changed.nodes} nodes (tensor {changed.parallel.tensor} x pipeline "
+            f"{changed.parallel.pipeline}); line {line.name} has {len(line.nodes)}",
+            hint="choose a recipe for this number of nodes, or set parallel.tensor",
+        )
+    return Served(line=line, recipe=changed, engine=engine, floors=_floors(line, changed))
+
+
+def read_recipe(name: str) -> tuple[Recipe, EngineFacts]:
+    """Read a recipe and the facts of its engine, and check the one against the other."""
+    path = content.recipe(name)
+    recipe = edge.read(path, Recipe)
+    engine = edge.read(content.engine(recipe.engine.kind, recipe.engine.version), EngineFacts)
+    faults = [
+        f"$.args.{flag}: unknown key; {engine.engine} {engine.version} has no such flag"
+        for flag in unknown_flags(recipe, engine)
+    ]
+    faults.extend(command.placeholder_faults(recipe))
+    if faults:
+        raise FileFault(
+            "\n".join(f"{path}: {fault}" for fault in faults),
+            hint="compare with a recipe that ships with sparkctl; docs/formats.md describes every key",
+        )
+    return recipe, engine
+
+
+def _floors(line: Line, recipe: Recipe) -> Floors:
+    from_recipe = {"utilisation": recipe.memory.utilisation, "memory_free_gib": recipe.memory.free_floor_gib}
+    judged = floors_module.override(Floors(), from_recipe, f"recipe {recipe.name}")
+    return floors_module.override(judged, line.floors, f"inventory, line {line.name}")

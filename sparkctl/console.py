@@ -1,0 +1,136 @@
+"""The one place that prints: data on stdout, everything else on stderr.
+
+With `--json` stdout holds one document and nothing else. Progress is a spinner on a terminal and plain lines
+elsewhere. Errors say what was measured and wanted and, after a blank line, `hint:` with the remedy.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
+
+from sparkctl.errors import SparkctlError
+from sparkctl.units import duration
+
+if TYPE_CHECKING:
+    from rich.console import Console as RichConsole
+    from rich.status import Status
+
+# Wide enough for a table of findings where no terminal gives a width.
+_PLAIN_WIDTH = 140
+
+_STYLES = {"pass": "green", "warn": "yellow", "fail": "red", "unknown": "magenta"}
+_STYLES |= {"accept": "green", "reject": "red", "inconclusive": "yellow"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table; a `fold` column may break over lines, the others keep theirs."""
+
+    title: str
+    fold: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Console:
+    """How to speak to the user."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    color: bool = True
+    _status: "Status | None" = field(default=None, init=False)
+
+    def say(self, text: str) -> None:
+        """Tell something on stderr; `--quiet` silences it."""
+        if not self.quiet:
+            self._on(sys.stderr).print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def detail(self, text: str) -> None:
+        """Tell something on stderr under `--verbose` only."""
+        if self.verbose:
+            self.say(text)
+
+    def warn(self, text: str) -> None:
+        """Tell something on stderr that even `--quiet` must not hide."""
+        self._on(sys.stderr).print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, text: str) -> None:
+        """Print text as data; under `--json` the document says it instead."""
+        if not self.json:
+            self._on(sys.stdout).print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        """Print a table as data; cells that are a verdict are coloured."""
+        if self.json:
+            return
+        from rich.table import Table  # noqa: PLC0415  # only when a table is shown
+        from rich.text import Text  # noqa: PLC0415
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column.title, overflow="fold", no_wrap=not column.fold)
+        for row in rows:
+            table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+        self._on(sys.stdout).print(table)
+
+    def answer(self, document: Any) -> None:
+        """Print the one JSON document of `--json`."""
+        if self.json:
+            print(json.dumps(document, indent=2, ensure_ascii=False))  # noqa: T201  # the one place that prints
+
+    def fault(self, fault: SparkctlError) -> None:
+        """Print an error and its remedy; under `--json` also as the document."""
+        hint = f"\n\nhint: {fault.hint}" if fault.hint else ""
+        self._on(sys.stderr).print(
+            f"error: {fault.message}{hint}", markup=False, highlight=False, soft_wrap=True
+        )
+        error = {"message": fault.message, "hint": fault.hint, "exit_code": fault.exit_code}
+        self.answer({"ok": False, "error": error})
+
+    @contextmanager
+    def work(self, title: str) -> Iterator[None]:
+        """Show that something is going on until the block ends: a spinner on a terminal, nothing elsewhere."""
+        on = self._on(sys.stderr)
+        if self.quiet or not on.is_terminal or self._status:
+            yield
+            return
+        with on.status(title) as status:
+            self._status = status
+            try:
+                yield
+            finally:
+                self._status = None
+
+    def progress(self, text: str) -> None:
+        """Replace what the spinner says; without one, only `--verbose` prints it."""
+        if self._status:
+            self._status.update(text)
+        else:
+            self.detail(text)
+
+    def stage(self, text: str, seconds: float) -> None:
+        """Tell that a stage ended and how long it took."""
+        self.say(f"{text:<60} {duration(seconds):>12}")
+
+    def _on(self, stream: TextIO) -> "RichConsole":
+        from rich.console import Console as RichConsole  # noqa: PLC0415  # 0.05 s that --help must not pay
+
+        plain = not self.color or "NO_COLOR" in os.environ
+        width = None if stream.isatty() or "COLUMNS" in os.environ else _PLAIN_WIDTH
+        return RichConsole(
+            file=stream, no_color=plain, width=width, highlight=False, stderr=stream is sys.stderr
+        )
+
+
+@dataclass(slots=True)
+class _Current:
+    """The console of the call that runs, so that its errors are reported the way the user asked for."""
+
+    console: Console = field(default_factory=Console)
+
+
+current = _Current()
