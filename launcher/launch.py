@@ -151,7 +151,7 @@ def _smoke(line: Line, recipe: Recipe, clock: Clock) -> Outcome:
         return Outcome(smokes=smoked)
     first = failed[0]
     return Outcome(
-        fault=f"smoke {first.name}: {first.fault}; it said {first.reply[:120]!r}",
+        fault=f"smoke {first.name}: {first.fault}; it said {first.reply[:40]!r}",
         node=line.head.name,
         hint="the line serves but does not answer sensibly: undo the last change, and compare image and patches",
         smokes=smoked,

@@ -16,6 +16,8 @@ END = "<!-- sparkctl:best:end -->"
 
 LABELS = {
     "c1_per_stream_tok_s": "one stream (tok/s)",
+    "c1_ttft_s": "one stream, first token after (s)",
+    "c6_per_stream_tok_s": "six streams, each (tok/s)",
     "c6_agg_tok_s": "six streams together (tok/s)",
     "prefill_47k_tok_s": "prefill at 47K (tok/s)",
 }

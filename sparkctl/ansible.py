@@ -3,6 +3,7 @@
 Answers are read from events, never from the return code alone. Nobody else knows ansible-runner.
 """
 
+import hashlib
 import os
 import shlex
 import signal
@@ -17,7 +18,7 @@ from typing import Any, Literal
 
 import yaml
 
-from sparkctl import content
+from sparkctl import content, edge
 from sparkctl.errors import Interrupted, Unclear
 from sparkctl.line import Line
 
@@ -85,7 +86,10 @@ def run(
             quiet=True,
         )
         if interrupted.is_set():
-            raise Interrupted(f"{playbook}.yml was interrupted")
+            raise Interrupted(
+                f"interrupted while {playbook}.yml ran; what was done until then is kept",
+                hint="sparkctl status says what runs; boot and tune --resume go on",
+            )
         if ran.status != "successful" and not any(one.status in {"failed", "unreachable"} for one in answers):
             with ran.stdout as stream:
                 said = stream.read().strip().splitlines()
@@ -115,8 +119,14 @@ def _environment(line: Line) -> dict[str, str]:
         # ansible-runner finds ansible-playbook on PATH only, and says nothing (rc 127) when it is not there.
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "ANSIBLE_CONFIG": str(content.root() / "playbooks" / "ansible.cfg"),
+        # ansible-runner turns host key checking off unless the environment says otherwise, whatever the config says.
+        "ANSIBLE_HOST_KEY_CHECKING": "True",
     }
     if line.known_hosts:
+        # A connection that is kept open was checked against the keys of its time: other keys, other connections.
+        keys = edge.read_text(Path(line.known_hosts))
+        mark = hashlib.sha256(keys.encode()).hexdigest()[:8]
+        environment["ANSIBLE_SSH_CONTROL_PATH"] = f"%(directory)s/{mark}-%%C"
         # ssh splits this option's value at blanks itself, hence the inner quotes.
         option = f'UserKnownHostsFile="{line.known_hosts}"'
         environment["ANSIBLE_SSH_COMMON_ARGS"] = shlex.join(["-o", option])

@@ -33,9 +33,9 @@ def prompts(name: str) -> Path:
     return _named(name, "recipes/prompts", "workload")
 
 
-def engine(kind: str, version: str) -> Path:
-    """Return the file with what one version of an engine accepts."""
-    return _named(f"{kind}-{version}", "recipes/engines", "engine")
+def engines() -> dict[str, Path]:
+    """Return the files with what each known version of an engine accepts, by `<kind>-<version>`."""
+    return {path.stem: path for path in sorted((root() / "recipes" / "engines").glob("*.yml"))}
 
 
 def _named(name: str, folder: str, noun: str) -> Path:

@@ -16,7 +16,7 @@ import typer
 
 from sparkctl import __version__
 from sparkctl.console import current
-from sparkctl.errors import Interrupted, SparkctlError, UsageFault
+from sparkctl.errors import SparkctlError, UsageFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +102,6 @@ def _guarded(call: Callable[[], object]) -> int:
     except SparkctlError as fault:
         current.console.fault(fault)
         return fault.exit_code
-    except KeyboardInterrupt:
-        current.console.fault(
-            Interrupted("interrupted", hint="sparkctl status says what runs; boot and tune --resume go on")
-        )
-        return Interrupted.exit_code
     except typer.Exit as ended:
         return int(ended.exit_code)
     except typer._click.exceptions.ClickException as wrong:  # noqa: SLF001  # typer exports no base of its errors

@@ -89,8 +89,15 @@ def _rows(found: tuple[Finding, ...]) -> list[tuple[str, ...]]:
     shared: dict[tuple[str, str, str, str], list[str]] = {}
     for one in found:
         shared.setdefault((one.gate, one.verdict, one.measured, one.wanted), []).append(one.node)
+    everywhere = len({one.node for one in found})
     return [
-        (gate, verdict, ", ".join(nodes), measured, wanted)
+        (
+            gate,
+            verdict,
+            f"all {everywhere}" if len(nodes) == everywhere > 1 else ", ".join(nodes),
+            measured,
+            wanted,
+        )
         for (gate, verdict, measured, wanted), nodes in shared.items()
     ]
 

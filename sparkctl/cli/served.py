@@ -60,7 +60,13 @@ def read_recipe(name: str) -> tuple[Recipe, EngineFacts]:
     """Read a recipe and the facts of its engine, and check the one against the other."""
     path = content.recipe(name)
     recipe = edge.read(path, Recipe)
-    engine = edge.read(content.engine(recipe.engine.kind, recipe.engine.version), EngineFacts)
+    wanted, known = f"{recipe.engine.kind}-{recipe.engine.version}", content.engines()
+    if wanted not in known:
+        raise FileFault(
+            f"{path}: $.engine.version: {wanted} is not an engine that sparkctl knows: {', '.join(known)}",
+            hint="name a version that is known; what each accepts lies in recipes/engines/",
+        )
+    engine = edge.read(known[wanted], EngineFacts)
     faults = [
         f"$.args.{flag}: unknown key; {engine.engine} {engine.version} has no such flag"
         for flag in unknown_flags(recipe, engine)

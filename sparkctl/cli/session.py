@@ -18,7 +18,7 @@ import typer
 from sparkctl import edge, inventory
 from sparkctl.clock import Clock, PacedClock, system_clock
 from sparkctl.console import Console, current
-from sparkctl.errors import UsageFault
+from sparkctl.errors import Interrupted, UsageFault
 from sparkctl.inventory import Inventory
 from sparkctl.line import Line
 
@@ -95,7 +95,12 @@ def verb(function: Callable[..., int]) -> Callable[..., int]:
     def run(**given: Any) -> int:
         session = _shared(**{name: given.pop(name) for name in shared})
         current.console = session.console
-        return function(session, **given)
+        try:
+            return function(session, **given)
+        except KeyboardInterrupt:
+            # Here, since typer would make an exit code of its own of it.
+            hint = "sparkctl status says what runs; boot and tune --resume go on"
+            raise Interrupted("interrupted; what was done until then is kept", hint=hint) from None
 
     run.__signature__ = inspect.Signature([*own, *shared.values()], return_annotation=int)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in (*own, *shared.values())}

@@ -78,7 +78,12 @@ def _show_plan(session: Session, chosen: Served, rungs: Ladder, boots: int | Non
             Column(title="source", fold=True),
         ),
         [
-            (one.id, one.kind, ", ".join(f"{k}={v}" for k, v in one.set.items()), one.source)
+            (
+                one.id,
+                one.kind,
+                ", ".join(f"{key}={json.dumps(value)}" for key, value in one.set.items()),
+                one.source,
+            )
             for one in rungs.levers
         ],
     )

@@ -27,7 +27,7 @@ def test_every_ladder_that_ships_fits_its_recipe_and_workload() -> None:
     for ladder in ladders:
         workload = edge.read(content.prompts(ladder.workload), Workload)
         recipe = edge.read(content.recipe(ladder.recipe), Recipe)
-        engine = edge.read(content.engine(recipe.engine.kind, recipe.engine.version), EngineFacts)
+        engine = edge.read(content.engines()[f"{recipe.engine.kind}-{recipe.engine.version}"], EngineFacts)
         assert check(ladder, partial(_fault, recipe, engine), metric_names(workload)) == ()
         assert all(lever.about and lever.source and lever.credit for lever in ladder.levers)
 

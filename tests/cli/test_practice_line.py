@@ -1,0 +1,163 @@
+"""The verbs on a practice line: real SSH, real Ansible, a real HTTP API; what the nodes show is simulated."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ledger.journal import Journal
+
+from .conftest import Program
+
+pytestmark = pytest.mark.cluster
+
+
+def test_a_slow_node_is_named_with_its_figure(practice: Program) -> None:
+    """The hidden slow state fails one gate on one node, with the number; the exit code is 1."""
+    ended = practice("check", "--rehearsal", "--scenario", "slow-node", "--line", "A", "--json")
+    assert ended.code == 1, ended.err
+    wrong = [one for one in ended.document["findings"] if one["verdict"] != "pass"]
+    assert [(one["node"], one["gate"], one["verdict"]) for one in wrong] == [("spark-a2", "gemv", "fail")]
+    assert 60 < float(wrong[0]["measured"].split()[0]) < 80
+    assert wrong[0]["hint"]
+    assert ended.document["ok"] is False
+    assert ended.document["simulated"] is True
+
+
+def test_a_gate_stops_a_boot_before_anything_is_touched(practice: Program) -> None:
+    """On the same nodes a boot ends at the check, starts nothing, and the ledger says why."""
+    ended = practice("boot", "--rehearsal", "--line", "A", "--json")
+    assert ended.code == 1
+    assert (ended.document["stage"], ended.document["node"]) == ("check", "spark-a2")
+    assert practice("status", "--rehearsal", "--json").document["state"] == "down"
+    assert practice("ledger", "verify").code == 0
+
+
+def test_a_healthy_line_boots_serves_and_goes_down(practice: Program) -> None:
+    """Check passes; boot is ready; a second boot replaces it; bench measures; down leaves nothing."""
+    checked = practice("check", "--rehearsal", "--scenario", "healthy", "--json")
+    assert checked.code == 0, checked.err
+    assert {one["verdict"] for one in checked.document["findings"]} == {"pass"}
+
+    first = practice("boot", "--rehearsal", "--json")
+    assert first.code == 0, first.err
+    assert [one["fault"] for one in first.document["smokes"]] == ["", "", ""]
+    seen = practice("status", "--rehearsal", "--json")
+    assert seen.code == 0
+    assert [rank["state"] for rank in seen.document["ranks"]] == ["running"] * 4
+    assert {rank["boot"] for rank in seen.document["ranks"]} == {first.document["boot"]}
+
+    while_serving = practice("check", "--rehearsal", "--json")
+    assert while_serving.code in {1, 3}, "memory is in use and the GPU probe was not run beside the rank"
+    gemv = [one for one in while_serving.document["findings"] if one["gate"] == "gemv"]
+    assert {one["verdict"] for one in gemv} == {"unknown"}
+
+    second = practice("boot", "--rehearsal", "--json")
+    assert second.code == 0, second.err
+    assert second.document["boot"] != first.document["boot"]
+
+    measured = practice("bench", "--rehearsal", "--json")
+    assert measured.code == 0, measured.out
+    figures = {one["name"]: one["value"] for one in measured.document["metrics"]}
+    assert 40 < figures["c1_per_stream_tok_s"] < 70
+    assert 1200 < figures["prefill_47k_tok_s"] < 1500
+
+    logs = practice("logs", "--rehearsal", "--tail", "3", "--json")
+    assert [len(one["lines"]) for one in logs.document["logs"]] == [3, 3, 3, 3]
+
+    assert practice("down", "--rehearsal").code == 0
+    after = practice("status", "--rehearsal", "--json")
+    assert (after.code, after.document["state"]) == (1, "down")
+    again = practice("down", "--rehearsal")
+    assert again.code == 0, "taking down what is down is no fault"
+    kinds = [row.kind for row in Journal(practice.state / "ledger.jsonl").read().rows]
+    assert kinds == ["boot", "boot", "boot", "bench"]
+
+
+def test_a_rank_that_cannot_start_is_named_with_its_error(practice: Program) -> None:
+    """A KV cache too small for one request ends the boot with the engine's own words and leaves no rank running."""
+    ended = practice("boot", "--rehearsal", "--set", "memory.kv_cache_gib=0.25", "--json")
+    assert ended.code == 1, ended.err
+    assert (ended.document["stage"], ended.document["node"]) == ("ready", "spark-a0")
+    assert "max seq len (300000)" in ended.document["why"]
+    assert ended.document["log"]
+    assert practice("status", "--rehearsal", "--json").document["state"] == "down"
+
+
+def test_ctrl_c_leaves_no_half_line(practice: Program) -> None:
+    """An interrupt while ranks start ends with exit 3 and every rank stopped."""
+    running = practice.start("boot", "--rehearsal", "--verbose")
+    assert running.stderr is not None
+    for text in running.stderr:
+        if "launch" in text:
+            break
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=120)
+    assert running.returncode == 3, err
+    assert practice("status", "--rehearsal", "--json").document["state"] == "down"
+
+
+def test_one_controller_at_a_time(practice: Program) -> None:
+    """While one boot works on the line a second is refused and says whose turn it is."""
+    running = practice.start("boot", "--rehearsal")
+    lock = practice.state / "line-a.lock"
+    until = time.monotonic() + 30
+    while lock.read_text() != str(running.pid) and time.monotonic() < until:
+        time.sleep(0.05)
+    refused = practice("down", "--rehearsal")
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=120)
+    assert refused.code == 1
+    assert f"in use by another sparkctl (pid {running.pid})" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"ansible_port": 1}, "the connection was refused"),
+        ({"ansible_user": "nobody", "ansible_ssh_private_key_file": "/dev/null"}, "the login was refused"),
+    ],
+)
+def test_a_node_that_does_not_answer_is_unknown(
+    practice: Program, tmp_path: Path, change: dict[str, object], said: str
+) -> None:
+    """One bad node: its trouble with a remedy, the other three judged, exit 3, and a boot touches nothing."""
+    inventory = yaml.safe_load((practice.state / "rehearsal" / "inventory.yml").read_text())
+    inventory["all"]["children"]["line_a"]["hosts"]["spark-a1"].update(change)
+    path = tmp_path / "inventory.yml"
+    path.write_text(yaml.safe_dump(inventory))
+    ended = practice("check", "-i", str(path), "--json")
+    assert ended.code == 3, ended.out
+    unknown = [one for one in ended.document["findings"] if one["verdict"] == "unknown"]
+    assert [(one["node"], one["gate"]) for one in unknown] == [("spark-a1", "reachable")]
+    assert unknown[0]["measured"] == said
+    assert unknown[0]["hint"]
+    booted = practice("boot", "-i", str(path), "--json")
+    assert (booted.code, booted.document["stage"], booted.document["node"]) == (3, "check", "spark-a1")
+
+
+def test_a_changed_host_key_is_never_accepted(practice: Program, tmp_path: Path) -> None:
+    """A key that is not the known one is told as such, for Ansible and for Fabric alike."""
+    home = practice.state / "rehearsal"
+    inventory = yaml.safe_load((home / "inventory.yml").read_text())
+    lines = Path(inventory["all"]["vars"]["known_hosts"]).read_text().splitlines()
+    names, keys = [line.split(" ", 1)[0] for line in lines], [line.split(" ", 1)[1] for line in lines]
+    swapped = tmp_path / "known_hosts"
+    swapped.write_text(
+        "".join(f"{name} {key}\n" for name, key in zip(names, (*keys[1:], keys[0]), strict=True))
+    )
+    inventory["all"]["vars"]["known_hosts"] = str(swapped)
+    path = tmp_path / "inventory.yml"
+    path.write_text(yaml.safe_dump(inventory))
+    ended = practice("check", "-i", str(path), "--json")
+    assert ended.code == 3
+    assert {one["measured"] for one in ended.document["findings"]} == {
+        "its host key is not the one in known_hosts"
+    }
+    seen = practice("status", "-i", str(path), "--json")
+    assert seen.code == 3
+    assert {rank["note"] for rank in seen.document["ranks"]} == {"its host key is not the one in known_hosts"}
+    assert json.loads(json.dumps(seen.document))["state"] == "unclear"

@@ -1,0 +1,84 @@
+"""A climb over real SSH, killed in the middle and resumed."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from ledger.history import climbs
+from ledger.journal import Journal
+
+from .conftest import Program
+
+pytestmark = pytest.mark.cluster
+
+LADDER = str(Path(__file__).parent / "ladders" / "short.yml")
+TUNE = ("tune", "--line", "A", "--rehearsal", "--ladder", LADDER, "--json")
+
+
+def test_a_killed_climb_is_resumed_to_the_same_verdicts(practice: Program) -> None:
+    """SIGKILL after the second boot; --resume repeats no finished boot and ends with every lever decided."""
+    running = practice.start(*TUNE, "--scenario", "calm")
+    journal = Journal(practice.state / "ledger.jsonl")
+    until = time.monotonic() + 150
+    while sum(row.kind == "bench" for row in journal.read().rows) < 2 and time.monotonic() < until:
+        time.sleep(0.2)
+    time.sleep(2)  # somewhere inside the third boot
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    before = [row for row in journal.read().rows if row.kind == "bench"]
+    assert len(before) == 2
+
+    ended = practice(*TUNE, "--resume", limit_s=400)
+    assert ended.code == 0, ended.err
+    document = ended.document
+    assert [(one["lever"], one["verdict"]) for one in document["verdicts"]] == [
+        ("nccl-channels", "accept"),
+        ("b12x-mxfp8", "reject"),
+    ]
+    assert document["stack"] == ["nccl-channels"]
+    assert document["simulated"] is True
+    low = document["verdicts"][0]["metrics"]["c1_per_stream_tok_s"]["low"]
+    assert 1.0 < low < document["verdicts"][0]["metrics"]["c1_per_stream_tok_s"]["estimate"]
+
+    rows = journal.read().rows
+    assert [row.hash for row in rows[: before[-1].n]] == [
+        row.hash for row in journal.read().rows[: before[-1].n]
+    ]
+    (climb,) = climbs(rows)
+    assert climb.ended is not None
+    assert len({trial.boot for trial in climb.trials}) == len(climb.trials) == document["boots"]
+    assert practice("ledger", "verify").code == 0
+
+    again = practice(*TUNE, "--resume")
+    assert again.code == 0
+    assert again.document["verdicts"] == document["verdicts"], (
+        "a climb that has ended is told again, not booted again"
+    )
+    assert len(journal.read().rows) == len(rows)
+
+
+def test_the_report_is_rendered_from_that_climb(practice: Program, tmp_path: Path) -> None:
+    """The block names the stack, is labelled simulated, and is stale only until it is written."""
+    readme = tmp_path / "README.md"
+    readme.write_text("# x\n<!-- sparkctl:best:start -->\n<!-- sparkctl:best:end -->\ny\n")
+    assert practice("ledger", "import").code == 0
+    assert practice("report", "--readme", str(readme), "--check").code == 1
+    assert practice("report", "--readme", str(readme)).code == 0
+    text = readme.read_text()
+    assert "env.NCCL_MAX_NCHANNELS" in text
+    assert "simulated" in text
+    assert "reported" in text
+    assert text.startswith("# x\n")
+    assert text.endswith("\ny\n")
+    assert practice("report", "--readme", str(readme), "--check").code == 0
+
+
+def test_another_ladder_cannot_be_resumed(practice: Program, tmp_path: Path) -> None:
+    """A climb goes on only with the files it began with."""
+    changed = tmp_path / "ladder.yml"
+    changed.write_text(Path(LADDER).read_text().replace("most: 4", "most: 5"))
+    ended = practice("tune", "--rehearsal", "--ladder", str(changed), "--resume")
+    assert ended.code == 2
+    assert "began with another ladder" in ended.err
