@@ -1,7 +1,7 @@
 """How long `sparkctl --help` takes, warm, and which imports it pays for.
 
 Usage: python benchmarks/cli_start.py [--runs N] [--json]
-The design asks for less than 0.25 s. The first run warms the file cache and is not counted.
+The bar is 0.25 s. The first run warms the file cache and is not counted.
 """
 
 import argparse
@@ -30,7 +30,7 @@ class Import:
 
 
 def main() -> int:
-    """Measure, print, and return 0 when the median is below what the design asks for, else 1."""
+    """Measure, print, and return 0 when the median is below what what we ask for is, else 1."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/thin_rule.py [--ladders 2000] [--seed 1] [--boots 3 6]
 
 Every figure is a simulation: boots are drawn, none is run. The noise of a boot is that of a disciplined line (relaunch
-before every run, cool, no other client): 1.0 % on one stream, 3.0 % on six, 1.5 % on prefill, correlated by 0.45. The
-`drift` lines add what public figures show besides: a random walk of 0.5 % a boot and, one boot in fifty, a step of 3 %.
+before every run, cool, no other client): 1.0 % on one stream and 3.0 % on six (reported,
+tsw2k/Deepseek-4.1-Flash-Quad-DGX-Sparks); 1.5 % on prefill and a correlation of 0.45 are ours, assumed. So is what the
+`drift` lines add: a random walk of 0.5 % a boot and, one boot in fifty, a step of 3 %.
 Prints one JSON object.
 """
 
@@ -24,6 +25,9 @@ from tuner.metrics import Metric
 
 NAMES = ("c1_per_stream_tok_s", "c6_agg_tok_s", "prefill_47k_tok_s")
 BASE = (57.0, 178.0, 1400.0)
+"""About what four GB10 nodes give (reported: 57.1 tok/s on one stream, tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark;
+178.7 on six and 1,363 to 1,440 at 47K, bot-lab-21/DeepSeek-V4.1-Flash-EXL3-DGX-Spark); ratios alone decide."""
+
 NOISE = (0.010, 0.030, 0.015)
 CORRELATION = 0.45
 WALK, STEP, STEP_CHANCE = 0.005, 0.03, 0.02
@@ -32,6 +36,8 @@ BROKEN = None
 Effects = dict[str, tuple[float, float, float] | None]
 
 NULL = (0.0, 0.0, 0.0)
+# Effects of the demo's levers: +5.8 and +10.7 % for the channels (reported, tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark,
+# E01) and +9 % for async scheduling (reported, bot-lab-21/DeepSeek-V4.1-Flash-EXL3-DGX-Spark); the others are made up.
 LADDERS: dict[str, Effects] = {
     "demo": {
         "nccl-channels": (0.058, 0.107, 0.0),

@@ -5,7 +5,7 @@ from typing import Any
 
 from bootcheck.facts import Bundle, NodeFacts, NodeRecords, Record, Unread
 from bootcheck.probes import PROBES, Target, parse
-from sparkctl import ansible, edge, unreachable
+from sparkctl import ansible, edge
 from sparkctl.ansible import Answer
 from sparkctl.line import Line, Node
 
@@ -48,7 +48,7 @@ def bundle(line: Line, answers: tuple[Answer, ...]) -> Bundle:
     }
     for answer in answers:
         if answer.status in {"unreachable", "failed"}:
-            said, hint = unreachable.say(_text(answer))
+            said, hint = ansible.explain(answer)
             nodes[answer.host] = NodeRecords(unreachable=said, hint=hint)
         elif "probes" in answer.result:
             records = edge.structure(
@@ -56,15 +56,6 @@ def bundle(line: Line, answers: tuple[Answer, ...]) -> Bundle:
             )
             nodes[answer.host] = NodeRecords(probes=records)
     return Bundle(nodes=nodes)
-
-
-def _text(answer: Answer) -> str:
-    parts = (
-        answer.message,
-        str(answer.result.get("module_stderr", "")),
-        str(answer.result.get("module_stdout", "")),
-    )
-    return "\n".join(part for part in parts if part)
 
 
 def facts(found: Bundle) -> tuple[NodeFacts, ...]:

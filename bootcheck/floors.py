@@ -54,7 +54,7 @@ def override(floors: Floors, values: Mapping[str, float], origin: str) -> Floors
         if name not in known:
             raise UsageFault(
                 f"{origin}: {name!r} is not a floor; wanted one of {', '.join(known)}",
-                hint="sparkctl check prints every floor with its origin",
+                hint="docs/formats.md lists the floors of an inventory",
             )
         floors = replace(floors, **{name: replace(getattr(floors, name), value=value, origin=origin)})
     return floors

@@ -16,17 +16,17 @@ _LEAST_S = 2.0
 def is_up(line: Line, clock: Clock) -> bool:
     """Whether /health answers 200. It stays 200 when a worker is dead, so it is never enough by itself."""
     try:
-        return httpx.get(f"{line.url}/health", timeout=_limit(_LOOK_S, clock)).status_code == 200
-    except httpx.HTTPError:
+        return _client(_LOOK_S, clock).get(f"{line.url}/health").status_code == 200
+    except (httpx.HTTPError, httpx.InvalidURL):
         return False
 
 
 def served_names(line: Line, clock: Clock) -> tuple[str, ...]:
     """Return the names of the models that the API lists; none when it does not answer as it should."""
     try:
-        answer = httpx.get(f"{line.url}/v1/models", timeout=_limit(_LOOK_S, clock)).json()
+        answer = _client(_LOOK_S, clock).get(f"{line.url}/v1/models").json()
         return tuple(str(model["id"]) for model in answer["data"])
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
         return ()
 
 
@@ -39,14 +39,15 @@ def ask(line: Line, model: str, asked: Smoke, clock: Clock) -> Smoked:
         "temperature": 0,
     }
     try:
-        answer = httpx.post(f"{line.url}/v1/chat/completions", json=body, timeout=_limit(_REPLY_S, clock))
+        answer = _client(_REPLY_S, clock).post(f"{line.url}/v1/chat/completions", json=body)
         if answer.status_code != 200:
             return Smoked(name=asked.name, fault=f"HTTP {answer.status_code}", reply=answer.text)
-        reply = answer.json()["choices"][0]["message"]["content"] or ""
-    except (httpx.HTTPError, ValueError, KeyError, IndexError, TypeError) as fault:
+        reply = answer.json()["choices"][0]["message"]["content"]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, IndexError, TypeError) as fault:
         return Smoked(name=asked.name, fault=f"no usable reply ({type(fault).__name__}: {fault})", reply="")
-    return smoke.judge(asked, reply)
+    return smoke.judge(asked, reply if isinstance(reply, str) else "")
 
 
-def _limit(seconds: float, clock: Clock) -> float:
-    return max(_LEAST_S, clock.real_s(seconds))
+def _client(limit_s: float, clock: Clock) -> httpx.Client:
+    """Make a client that asks the line itself: a proxy of the environment knows nothing of a private address."""
+    return httpx.Client(timeout=max(_LEAST_S, clock.real_s(limit_s)), trust_env=False)

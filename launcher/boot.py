@@ -5,9 +5,10 @@ again; start workers, then the head; wait; ask. All checks come before any teard
 ready leaves no rank running.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Literal
 
 from bootcheck import collect, gates
@@ -17,6 +18,7 @@ from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene
 from launcher import launch
 from launcher.command import RankCommand, rank_commands
+from launcher.launch import Outcome
 from launcher.recipe import Recipe
 from launcher.smoke import Smoked
 from sparkctl import ansible
@@ -24,7 +26,7 @@ from sparkctl.clock import Clock
 from sparkctl.errors import SparkctlError
 from sparkctl.line import Line
 
-Stage = Literal["check", "settle", "launch", "ready"]
+Stage = Literal["check", "settle", "launch", "ready", "stop"]
 
 STAGES: tuple[tuple[Stage, str], ...] = (
     ("check", "probe every node and judge; nothing is touched"),
@@ -32,6 +34,8 @@ STAGES: tuple[tuple[Stage, str], ...] = (
     ("launch", "start ranks, workers first, the head last"),
     ("ready", "wait for every rank and the API, then ask the smokes"),
 )
+
+STOP: tuple[Stage, str] = ("stop", "stop every rank, since the line did not get ready")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +118,13 @@ class _Ritual:
         self.findings: tuple[Finding, ...] = ()
 
     def run(self) -> Boot:
-        for stage in (self._check, self._settle):
-            stopped = stage()
-            if stopped:
-                return stopped
-        with self._nothing_left_behind():
-            return self._launch()
+        stopped = self._check()
+        if stopped:
+            return stopped
+        # From here on an old line is being stopped or a new one started: whatever breaks off, no rank may stay.
+        with ExitStack() as stack:
+            stack.push(self._leave_nothing)
+            return self._settle() or self._launch()
 
     def _check(self) -> Boot | None:
         self._tell("check", "began")
@@ -153,9 +158,7 @@ class _Ritual:
         first = next((one for one in blocking if one.verdict == "fail"), blocking[0])
         why = f"gate {first.gate}: measured {first.measured}; wanted {first.wanted}"
         unclear = first.verdict == "unknown"
-        return self._failed(
-            stage, launch.Outcome(fault=why, node=first.node, hint=first.hint), unclear=unclear
-        )
+        return self._failed(stage, Outcome(fault=why, node=first.node, hint=first.hint, unclear=unclear))
 
     def _launch(self) -> Boot:
         plan, commands = self.plan, self.plan.commands()
@@ -173,22 +176,27 @@ class _Ritual:
         if ready.fault:
             return self._stop_after("ready", ready)
         self._tell("ready", "done")
-        return Boot(
-            boot=plan.boot,
-            line=plan.line.name,
-            stage="ready",
-            findings=self.findings,
-            seconds=self._seconds(),
-            smokes=ready.smokes,
-        )
+        return self._ended("ready", ready)
 
-    def _stop_after(self, stage: Stage, outcome: launch.Outcome) -> Boot:
-        failed = self._failed(stage, outcome)
-        launch.stop(self.plan.line, lambda _: None)
-        return failed
-
-    def _failed(self, stage: Stage, outcome: launch.Outcome, *, unclear: bool = False) -> Boot:
+    def _stop_after(self, stage: Stage, outcome: Outcome) -> Boot:
         self._tell(stage, "failed", outcome.fault)
+        return self._ended(stage, self._stopped(outcome))
+
+    def _stopped(self, outcome: Outcome) -> Outcome:
+        """Stop every rank; when that fails too, say so beside the first fault."""
+        self._tell("stop", "began")
+        left = launch.stop(self.plan.line, lambda text: self._tell("stop", "tells", text))
+        self._tell("stop", "failed" if left.fault else "done", left.fault)
+        if not left.fault:
+            return outcome
+        hint = f"{outcome.hint}; stopping failed on {left.node} ({left.fault}): sparkctl down when it answers"
+        return replace(outcome, hint=hint.removeprefix("; "))
+
+    def _failed(self, stage: Stage, outcome: Outcome) -> Boot:
+        self._tell(stage, "failed", outcome.fault)
+        return self._ended(stage, outcome)
+
+    def _ended(self, stage: Stage, outcome: Outcome) -> Boot:
         return Boot(
             boot=self.plan.boot,
             line=self.plan.line.name,
@@ -200,18 +208,23 @@ class _Ritual:
             hint=outcome.hint,
             log=outcome.log,
             smokes=outcome.smokes,
-            unclear=unclear,
+            unclear=outcome.unclear,
         )
 
-    @contextmanager
-    def _nothing_left_behind(self) -> Iterator[None]:
-        """Stop every rank when the launch is interrupted or breaks off, then raise on."""
-        try:
-            yield
-        except (KeyboardInterrupt, SparkctlError):
-            self._tell("launch", "tells", "interrupted: stopping every rank")
-            launch.stop(self.plan.line, lambda _: None)
-            raise
+    def _leave_nothing(
+        self, _: type[BaseException] | None, fault: BaseException | None, __: TracebackType | None
+    ) -> None:
+        """Stop every rank when the work was interrupted or broke off.
+
+        Twice: a `docker run` that was under way when Ansible was ended may still start its rank after the first stop.
+        """
+        if fault is None:
+            return
+        self._stopped(Outcome())
+        self.clock.sleep(self.plan.recipe.ready.poll_s)
+        left = self._stopped(Outcome())
+        if left.hint and isinstance(fault, SparkctlError):
+            fault.hint = left.hint
 
     def _tell(
         self, stage: Stage, state: Literal["began", "tells", "done", "failed"], detail: str = ""

@@ -6,7 +6,6 @@ Argument lists only: no shell ever parses them. Structured values become compact
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from launcher.recipe import Argument, Recipe
@@ -37,7 +36,7 @@ def graph_sizes(sequences: int, drafted: int) -> tuple[int, ...]:
     """Return the batch sizes to capture: multiples of k and of k + 1 for 1 to `sequences` sequences.
 
     A decode step carries k + 1 tokens a sequence and a drafting step k; a padded batch hangs (FlashInfer#5015,
-    field/recipes.md 1.7 and 2.1), so every size that can occur is captured.
+    open), so every size that can occur is captured.
     """
     per_sequence = {size for size in (drafted, drafted + 1) if size > 0}
     return tuple(sorted({size * count for size in per_sequence for count in range(1, sequences + 1)}))
@@ -101,38 +100,35 @@ def _render(name: str, value: Argument) -> tuple[str, ...]:
     return (f"--{name}", str(value))
 
 
+PLACEHOLDERS = ("fabric_address", "fabric_interface", "hca", "hcas", "rank")
+"""What `{...}` in a recipe's environment may name; each is filled in for the node."""
+
+
+def rank_name(line: Line, node: Node) -> str:
+    """Return the name of a rank's container."""
+    return f"sparkctl-{line.name.lower()}-rank{node.rank}"
+
+
 def environment(recipe: Recipe, node: Node) -> dict[str, str]:
     """Return a rank's environment: the recipe's, with `{fabric_address}` and the like filled in for the node."""
-    values = {
-        "fabric_address": node.fabric_address,
-        "fabric_interface": node.rails[0].interface,
-        "hca": node.rails[0].hca,
-        "hcas": ",".join(rail.hca for rail in node.rails),
-        "rank": str(node.rank),
-    }
-    return {
-        name: _PLACEHOLDER.sub(lambda found: _value(values, found[1]), text)
-        for name, text in recipe.env.items()
-    }
+    first = node.rails[0]
+    hcas = ",".join(rail.hca for rail in node.rails)
+    filled = (node.fabric_address, first.interface, first.hca, hcas, str(node.rank))
+    values = dict(zip(PLACEHOLDERS, filled, strict=True))
+    return {name: _PLACEHOLDER.sub(lambda found: values[found[1]], text) for name, text in recipe.env.items()}
 
 
-def placeholder_faults(recipe: Recipe) -> tuple[str, ...]:
-    """Return a fault for each placeholder of `env` that nothing fills in."""
-    known = {"fabric_address", "fabric_interface", "hca", "hcas", "rank"}
-    found = ((name, hole) for name, text in recipe.env.items() for hole in _PLACEHOLDER.findall(text))
+def placeholder_faults(name: str, text: str) -> tuple[str, ...]:
+    """Return a fault for each `{...}` in one environment variable that nothing fills in."""
     return tuple(
-        f"$.env.{name}: unknown placeholder {{{hole}}}; wanted one of {', '.join(sorted(known))}"
-        for name, hole in found
-        if hole not in known
+        f"env.{name}: unknown placeholder {{{hole}}}; wanted one of {', '.join(PLACEHOLDERS)}"
+        for hole in _PLACEHOLDER.findall(text)
+        if hole not in PLACEHOLDERS
     )
 
 
-def _value(values: Mapping[str, str], name: str) -> str:
-    return values[name]
-
-
 def _rank_command(recipe: Recipe, line: Line, node: Node, boot: str) -> RankCommand:
-    name = f"sparkctl-{line.name.lower()}-rank{node.rank}"
+    name = rank_name(line, node)
     engine = engine_argv(recipe, line, node)
     rest = (*_docker_options(recipe, node), "--entrypoint", "vllm", recipe.engine.image, *engine)
     digest = hashlib.sha256("\0".join((boot, *rest)).encode()).hexdigest()
@@ -152,7 +148,7 @@ def _rank_command(recipe: Recipe, line: Line, node: Node, boot: str) -> RankComm
 def _docker_options(recipe: Recipe, node: Node) -> tuple[str, ...]:
     container, memory = recipe.container, recipe.memory
     options = [
-        # A restart policy turns one failed boot into an outage (field/cases.md 13).
+        # A restart policy turns one failed boot into an outage (eugr/spark-vllm-docker#257).
         ("--restart", "no"),
         ("--gpus", "all"),
         ("--network", "host"),

@@ -20,12 +20,19 @@ from sparkctl.shell import Shell
 
 Report = Callable[[str], None]
 
+MOST_SILENCES = 3
+"""Looks in a row at which a node may stay silent while it loads: an SSH login can take longer then. Ours."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a step on the nodes ended: `fault` is empty when it did what it should."""
+    """How a step on the nodes ended: `fault` is empty when it did what it should.
+
+    `unclear` marks a node that could not be asked: nothing can be said of what was booted.
+    """
 
     fault: str = ""
+    unclear: bool = False
     node: str = ""
     hint: str = ""
     log: tuple[str, ...] = ()
@@ -58,54 +65,73 @@ def _tell(answer: Answer) -> str:
 def _first_fault(answers: tuple[Answer, ...]) -> Outcome:
     for answer in answers:
         if answer.status in {"failed", "unreachable"}:
-            said, hint = (
-                unreachable.say(answer.message) if answer.status == "unreachable" else (answer.message, "")
+            said, hint = ansible.explain(answer)
+            return Outcome(
+                fault=said,
+                node=answer.host,
+                hint=hint,
+                log=tuple(str(answer.result.get("stderr", "")).splitlines()),
+                unclear=answer.status == "unreachable",
             )
-            log = answer.result.get("log", "")
-            lines = log.splitlines() if isinstance(log, str) else [str(line) for line in log]
-            return Outcome(fault=said, node=answer.host, hint=hint, log=tuple(lines))
     return Outcome()
 
 
 def wait_ready(
     line: Line, recipe: Recipe, commands: tuple[RankCommand, ...], clock: Clock, report: Report
 ) -> Outcome:
-    """Wait until the line is ready, a rank dies, or the recipe's time is up."""
-    began = clock.monotonic_s()
+    """Wait until the line is ready, a rank dies, a node stays silent, or the recipe's time is up."""
+    began, silences = clock.monotonic_s(), 0
     with Shell(line) as shell:
         while True:
-            dead = _dead_rank(shell, commands)
-            if dead.fault:
-                return dead
-            if _serves(line, recipe, clock):
+            looked = _look(shell, commands)
+            silences = silences + 1 if looked.unclear else 0
+            if looked.fault and (not looked.unclear or silences >= MOST_SILENCES):
+                return looked
+            if not looked.fault and _serves(line, recipe, clock):
                 report("the API answers; asking the smokes")
                 return _smoke(line, recipe, clock)
             waited = clock.monotonic_s() - began
             if waited > recipe.ready.limit_s:
                 return _too_late(shell, line, commands, waited)
-            report(f"loading for {waited:.0f} s")
+            report(looked.fault or f"loading for {waited:.0f} s")
             clock.sleep(recipe.ready.poll_s)
 
 
-def _dead_rank(shell: Shell, commands: tuple[RankCommand, ...]) -> Outcome:
-    """Return the first rank whose container does not run, with the last lines of its log."""
-    names = {command.node: command.name for command in commands}
-    said = shell.run_each({node: ("docker", "inspect", "--type", "container", name) for node, name in names.items()})
-    for one in said:
-        if one.rc is None:
-            text, hint = unreachable.say(one.stderr)
-            return Outcome(fault=f"the node was lost while the rank loaded: {text}", node=one.node, hint=hint)
-        state = _state(one.stdout) if one.rc == 0 else {}
-        if not state.get("Running", False):
-            tail = shell.run_each({one.node: ("docker", "logs", "--tail", "40", names[one.node])})[0]
-            log = tuple((tail.stdout + tail.stderr).strip().splitlines())
-            return Outcome(
-                fault=f"{names[one.node]} ended with exit code {state.get('ExitCode', 'unknown')}: {_last_error(log)}",
-                node=one.node,
-                hint="the log's last lines are above; sparkctl boot --plan shows the rank's whole command",
-                log=log,
+def _look(shell: Shell, commands: tuple[RankCommand, ...]) -> Outcome:
+    """Return the first rank whose container does not run, with the end of its log, or the first silent node."""
+    by_node = {command.node: command for command in commands}
+    argvs = {one.node: ("docker", "inspect", "--type", "container", one.name) for one in commands}
+    silent = Outcome()
+    for said in shell.run_each(argvs):
+        if said.rc not in {0, None} and "no such container" in said.stderr.lower():
+            return _dead(shell, by_node[said.node], "is gone")
+        if said.rc != 0:
+            text, hint = unreachable.say(said.stderr)
+            silent = Outcome(
+                fault=f"no answer while its rank loaded: {text}", node=said.node, hint=hint, unclear=True
             )
-    return Outcome()
+            continue
+        state = _state(said.stdout)
+        if not state.get("Running", False):
+            return _dead(
+                shell, by_node[said.node], f"ended with exit code {state.get('ExitCode', 'unknown')}"
+            )
+    return silent
+
+
+def _dead(shell: Shell, command: RankCommand, how: str) -> Outcome:
+    log = _log_end(shell, command)
+    return Outcome(
+        fault=f"{command.name} {how}: {_last_error(log)}",
+        node=command.node,
+        hint="the log's last lines are above; sparkctl boot --plan shows the rank's whole command",
+        log=log,
+    )
+
+
+def _log_end(shell: Shell, command: RankCommand) -> tuple[str, ...]:
+    said = shell.run_each({command.node: ("docker", "logs", "--tail", "40", command.name)})[0]
+    return tuple((said.stdout + said.stderr).strip().splitlines())
 
 
 def _state(text: str) -> dict[str, Any]:
@@ -123,21 +149,19 @@ def _last_error(log: tuple[str, ...]) -> str:
 
 
 def _too_late(shell: Shell, line: Line, commands: tuple[RankCommand, ...], waited: float) -> Outcome:
-    head = commands[0]
-    tail = shell.run_each({head.node: ("docker", "logs", "--tail", "40", head.name)})[0]
     return Outcome(
         fault=f"not ready after {waited:.0f} s: all ranks run, {line.url} does not serve",
-        node=head.node,
+        node=commands[0].node,
         hint="read the head's log (sparkctl logs); a longer wait is ready.limit_s",
-        log=tuple((tail.stdout + tail.stderr).strip().splitlines()),
+        log=_log_end(shell, commands[0]),
     )
 
 
-def head_log(line: Line, head: RankCommand) -> str:
-    """Return the head's whole log; empty when it cannot be had, which proves nothing."""
+def head_log(line: Line, head: RankCommand) -> str | None:
+    """Return the head's whole log, or None when it cannot be had."""
     with Shell(line) as shell:
         said = shell.run_each({head.node: ("docker", "logs", head.name)})[0]
-    return said.stdout + said.stderr if said.rc == 0 else ""
+    return said.stdout + said.stderr if said.rc == 0 else None
 
 
 def _serves(line: Line, recipe: Recipe, clock: Clock) -> bool:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from launcher.command import placeholder_faults
 from launcher.recipe import DERIVED_FLAGS, Argument, EngineFacts, Recipe
 from sparkctl.errors import UsageFault
 
@@ -42,18 +43,26 @@ def overlay(recipe: Recipe, settings: Settings, facts: EngineFacts) -> Recipe:
     )
     if faults:
         raise UsageFault("\n".join(faults), hint="sparkctl boot --plan shows every key of the recipe in use")
+    try:
+        return _applied(recipe, settings)
+    except ValueError as fault:
+        raise UsageFault(
+            f"{', '.join(settings)}: {fault}", hint="change the keys that do not fit together"
+        ) from fault
+
+
+def _applied(recipe: Recipe, settings: Settings) -> Recipe:
+    args, env, sections = dict(recipe.args), dict(recipe.env), dict[str, Any]()
     for key, value in settings.items():
         section, _, name = key.partition(".")
         if section == "args":
-            recipe = dataclasses.replace(recipe, args={**recipe.args, name: value})
+            args[name] = value
         elif section == "env":
-            recipe = dataclasses.replace(recipe, env={**recipe.env, name: str(value)})
+            env[name] = str(value)
         else:
-            changed = dataclasses.replace(
-                getattr(recipe, section), **{name: _fitted(recipe, section, name, value)}
-            )
-            recipe = dataclasses.replace(recipe, **{section: changed})
-    return recipe
+            fitted = {name: _fitted(recipe, section, name, value)}
+            sections[section] = dataclasses.replace(sections.get(section, getattr(recipe, section)), **fitted)
+    return dataclasses.replace(recipe, args=args, env=env, **sections)
 
 
 def find_fault(recipe: Recipe, key: str, value: Argument, facts: EngineFacts) -> str:
@@ -62,11 +71,13 @@ def find_fault(recipe: Recipe, key: str, value: Argument, facts: EngineFacts) ->
     if not dot or section not in {"args", "env", *_SECTIONS}:
         return f"unknown recipe key; wanted args.<flag>, env.<NAME> or {', '.join(f'{one}.*' for one in _SECTIONS)}"
     if section == "args":
-        return _flag_fault(name, facts)
+        return _flag_fault(name, facts) or _argument_fault(value)
     if section == "env":
         if not _ENV_NAME.match(name):
             return "unknown recipe key; an environment variable is letters, digits and underscores"
-        return "" if isinstance(value, str) else f"wanted text (quote it), found {value!r}"
+        if not isinstance(value, str):
+            return f"wanted text (quote it), found {value!r}"
+        return "; ".join(placeholder_faults(name, value))
     return _field_fault(recipe, section, name, value)
 
 
@@ -75,6 +86,12 @@ def _flag_fault(name: str, facts: EngineFacts) -> str:
         return f"this flag follows from {_DERIVED_FROM.get(name, 'the inventory')}; set that instead"
     if name not in facts.flags:
         return f"unknown recipe key; {facts.engine} {facts.version} has no flag --{name}{_near(name, facts.flags)}"
+    return ""
+
+
+def _argument_fault(value: object) -> str:
+    if value is None or not isinstance(value, (str, int, float, bool, list, dict)):
+        return f"wanted text, a number, true, false, a list or a mapping; found {value!r}"
     return ""
 
 

@@ -68,6 +68,12 @@ class Memory:
     container_gib: int = 112
     shared_gib: int = 16
 
+    def __post_init__(self) -> None:
+        if not 0 < self.utilisation <= 1:
+            raise ValueError(f"utilisation: wanted a share above 0 and at most 1, found {self.utilisation}")
+        if self.kv_cache_gib is not None and self.kv_cache_gib <= 0:
+            raise ValueError(f"kv_cache_gib: wanted more than 0, found {self.kv_cache_gib}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculative:
@@ -105,6 +111,12 @@ class Ready:
     limit_s: float = 3000.0
     poll_s: float = 10.0
 
+    def __post_init__(self) -> None:
+        if self.limit_s <= 0 or self.poll_s <= 0:
+            raise ValueError(
+                f"limit_s and poll_s: wanted more than 0, found {self.limit_s} and {self.poll_s}"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
@@ -130,13 +142,15 @@ class Recipe:
         if doubled:
             raise ValueError(f"args: {', '.join(doubled)} follow from other sections; take them out of args")
         if self.graphs and self.max_num_seqs is None:
-            raise ValueError("args: max-num-seqs is missing, and the graph sizes follow from it")
+            raise ValueError(
+                "args: max-num-seqs must be a whole number above 0: the graph sizes follow from it"
+            )
 
     @property
     def max_num_seqs(self) -> int | None:
         """Most sequences in one batch."""
         value = self.args.get("max-num-seqs")
-        return value if isinstance(value, int) else None
+        return value if type(value) is int and value > 0 else None
 
     @property
     def nodes(self) -> int:

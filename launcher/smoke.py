@@ -1,6 +1,7 @@
 """Smoke: is what the line answers still language, and is it right? Pure judge of replies.
 
-/health stays 200 while every request fails or every reply is garbled (field/recipes.md 0.8, 1.5; field/peers.md 3.3),
+/health stays 200 while every request fails (local-inference-lab/b12x#313) or every reply is garbled
+(tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark#2),
 so a line is ready only when these questions were answered sensibly.
 """
 

@@ -6,7 +6,7 @@ and have its type. Reading is strict: no text for a number, no default for a mis
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, assert_never, cast, get_args
+from typing import assert_never, cast, get_args
 
 from ledger import reported
 from ledger.entry import Body, Json, Kind, Row, RowFault
@@ -23,14 +23,17 @@ from ledger.fields import (
     texts,
     whole,
 )
-
-Setting = bool | int | float | str
-Decision = Literal["accept", "reject", "inconclusive"]
+from tuner.lever import Setting
+from tuner.metrics import Metric
+from tuner.verdict import Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The start of a climb; `settings` says what each lever sets and `pace` how fast a practice line runs, if known."""
+    """The start of a climb; `settings` says what each lever sets.
+
+    `pace` and `scenario` say how fast a practice line runs and what it shows, where known.
+    """
 
     climb: str
     ladder: str
@@ -41,13 +44,15 @@ class Plan:
     levers: tuple[str, ...]
     settings: Mapping[str, Mapping[str, Setting]]
     pace: float | None
+    scenario: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boot:
     """A boot that came up or did not; `climb` is None outside a climb.
 
-    `void` marks a boot that a gate stopped: it says something of a node, nothing of the levers.
+    `void` marks a boot that did not come up and says nothing of the levers: a gate stopped it, or a node could not be
+    asked. It is no trial at all, neither failed nor void.
     """
 
     boot: str
@@ -59,16 +64,6 @@ class Boot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One metric of one boot; `n` counts the samples inside the boot."""
-
-    name: str
-    value: float
-    unit: str
-    n: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """What was measured on a boot; with `voids` the figures are kept and do not count."""
 
@@ -76,7 +71,7 @@ class Bench:
     climb: str | None
     on: tuple[str, ...]
     voids: tuple[str, ...]
-    metrics: tuple[Figure, ...]
+    metrics: tuple[Metric, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +90,7 @@ class Verdict:
 
     climb: str
     lever: str
-    verdict: Decision
+    verdict: Outcome
     effects: tuple[Effect, ...]
     boots: int
     voids: int
@@ -158,7 +153,8 @@ def plan(body: Body) -> Plan:
         workload_digest=get(body, "workload_digest", text),
         levers=get(body, "levers", texts),
         settings={lever: get(settings, lever, _settings) for lever in settings},
-        pace=get(body, "pace", number) if body.get("pace") is not None else None,
+        pace=get(body, "pace", number_or_null) if "pace" in body else None,
+        scenario=get(body, "scenario", text_or_null) if "scenario" in body else None,
     )
 
 
@@ -181,7 +177,7 @@ def bench(body: Body) -> Bench:
         climb=get(body, "climb", text_or_null),
         on=get(body, "on", texts),
         voids=get(body, "voids", texts),
-        metrics=get(body, "metrics", lambda found: each(found, _figure)),
+        metrics=get(body, "metrics", lambda found: each(found, _metric)),
     )
 
 
@@ -191,7 +187,7 @@ def verdict(body: Body) -> Verdict:
     return Verdict(
         climb=get(body, "climb", text),
         lever=get(body, "lever", text),
-        verdict=get(body, "verdict", _decision),
+        verdict=get(body, "verdict", _outcome),
         effects=tuple(_effect(name, get(metrics, name, mapping)) for name in metrics),
         boots=get(body, "boots", whole),
         voids=get(body, "voids", whole),
@@ -231,9 +227,9 @@ def _effect(metric: str, body: Body) -> Effect:
     )
 
 
-def _figure(found: Json) -> Figure:
+def _metric(found: Json) -> Metric:
     body = mapping(found)
-    return Figure(
+    return Metric(
         name=get(body, "name", text),
         value=get(body, "value", number),
         unit=get(body, "unit", text),
@@ -246,7 +242,7 @@ def _settings(found: Json) -> Mapping[str, Setting]:
     return {key: get(body, key, setting) for key in body}
 
 
-def _decision(found: Json) -> Decision:
-    if found not in get_args(Decision):
-        raise RowFault(f"wanted one of {', '.join(get_args(Decision))}; found {found!r}")
-    return cast("Decision", found)
+def _outcome(found: Json) -> Outcome:
+    if found not in get_args(Outcome):
+        raise RowFault(f"wanted one of {', '.join(get_args(Outcome))}; found {found!r}")
+    return cast("Outcome", found)

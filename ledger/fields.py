@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from ledger.entry import Body, Json, RowFault
+from tuner.lever import Setting
 
 T = TypeVar("T")
 
@@ -64,9 +65,9 @@ def number_or_null(found: Json) -> float | None:
     return None if found is None else number(found)
 
 
-def setting(found: Json) -> bool | int | float | str:
+def setting(found: Json) -> Setting:
     """Take a scalar that a recipe key can be set to."""
-    if not isinstance(found, bool | int | float | str):
+    if not isinstance(found, Setting):
         raise _wanted("text, a number, true or false", found)
     return found
 

@@ -1,9 +1,10 @@
 """Rows back to climbs: what `tune --resume` goes on with, and what the tables are made of.
 
 A climb begins with its plan row. It ends with a note row that says `ended`, written when the ladder has no step left
-(or its base failed); a climb stopped by a budget, a signal or a crash has no such row and stays open. Of several open
-climbs of a line only the last can be resumed. A boot that failed is a trial by itself; one that came up becomes a
-trial with its bench row, and without one (the tuner died in between) it is no trial: the boot is done again.
+(or its base failed); a climb stopped by a budget, a signal or a crash has no such row and stays open. Only the last
+climb of a line can be resumed; if it has ended, there is nothing left to boot. A boot that failed is a trial by itself;
+one that came up becomes a trial with its bench row, and without one (the tuner died in between) it is no trial: the
+boot is done again. A boot row marked `void` (a gate stopped it) is no trial either: it says nothing of any lever.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,6 @@ from ledger import bodies
 from ledger.bodies import live
 from ledger.entry import Row
 from tuner.ladder import Trial
-from tuner.metrics import Metric
 from tuner.verdict import Verdict
 
 
@@ -43,10 +43,10 @@ class Climb:
         return tuple(one.lever for one in self.verdicts if one.verdict == "accept")
 
 
-def open_climb(rows: Sequence[Row], line: str, *, simulated: bool) -> Climb | None:
-    """Return the last climb of the line if it has no end, as the state to resume from; practice and real lines apart."""
+def last_climb(rows: Sequence[Row], line: str, *, simulated: bool) -> Climb | None:
+    """Return the line's last climb, ended or open, as the state to resume from; practice and real lines apart."""
     own = [one for one in climbs(rows) if (one.line, one.simulated) == (line, simulated)]
-    return own[-1] if own and not own[-1].ended else None
+    return own[-1] if own else None
 
 
 def climbs(rows: Sequence[Row]) -> tuple[Climb, ...]:
@@ -103,17 +103,13 @@ def _trials(rows: Sequence[Row]) -> tuple[Trial, ...]:
         if row.kind == "boot":
             boot = bodies.boot(row.body)
             up[boot.boot] = boot
-            if not boot.ok:
-                trials[boot.boot] = _not_up(boot)
+            if not boot.ok and not boot.void:
+                trials[boot.boot] = Trial(boot=boot.boot, arm=boot.on, outcome="failed", why=boot.why)
         elif row.kind == "bench":
             bench = bodies.bench(row.body)
             if bench.boot in up and up[bench.boot].ok:
                 trials[bench.boot] = _measured(bench)
     return tuple(trials.values())
-
-
-def _not_up(boot: bodies.Boot) -> Trial:
-    return Trial(boot=boot.boot, arm=boot.on, outcome="void" if boot.void else "failed", why=boot.why)
 
 
 def _measured(bench: bodies.Bench) -> Trial:
@@ -122,7 +118,5 @@ def _measured(bench: bodies.Bench) -> Trial:
         arm=bench.on,
         outcome="void" if bench.voids else "measured",
         why="; ".join(bench.voids),
-        metrics=tuple(
-            Metric(name=one.name, value=one.value, unit=one.unit, n=one.n) for one in bench.metrics
-        ),
+        metrics=bench.metrics,
     )

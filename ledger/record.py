@@ -7,9 +7,10 @@ is kept as its hash, its length and the server's counts; the text itself may be 
 import hashlib
 import math
 from dataclasses import asdict
+from typing import cast
 
 from ledger.entry import Body, Json
-from tuner import lever, request, statistics, verdict
+from tuner import lever, request, verdict
 from tuner.ladder import Trial
 
 
@@ -23,8 +24,12 @@ def plan(  # noqa: PLR0913 - all named; each is a key of the row
     workload_digest: str,
     seed: int | None = None,
     pace: float | None = None,
+    scenario: str | None = None,
 ) -> Body:
-    """Write the plan of a climb: what is climbed, on which recipe, asked how, and what each lever sets."""
+    """Write the plan of a climb: what is climbed, on which recipe, asked how, and what each lever sets.
+
+    `pace` and `scenario` are those of a practice line; a climb is resumed only under the same.
+    """
     return {
         "simulated": simulated,
         "climb": climb,
@@ -37,6 +42,7 @@ def plan(  # noqa: PLR0913 - all named; each is a key of the row
         "settings": {one.id: dict(one.set) for one in ladder.levers},
         "seed": seed,
         "pace": pace,
+        "scenario": scenario,
     }
 
 
@@ -52,7 +58,10 @@ def boot(  # noqa: PLR0913 - all named; each is a key of the row
     findings: tuple[Body, ...],
     void: bool = False,
 ) -> Body:
-    """Write a boot; `why` is empty when it came up, `void` when a gate stopped it. `seconds` are the line's."""
+    """Write a boot; `why` is empty when it came up. `seconds` are the line's.
+
+    `void` marks a boot that says nothing of the levers (a gate stopped it, a node could not be asked): no trial.
+    """
     return {
         "simulated": simulated,
         "boot": boot,
@@ -68,9 +77,9 @@ def boot(  # noqa: PLR0913 - all named; each is a key of the row
 
 
 def bench(trial: Trial, taken: request.Bench | None, *, climb: str | None, simulated: bool) -> Body:
-    """Write what was measured on a boot, every request with it; a void trial's reason is kept as its void.
+    """Write what was measured on a boot that came up, every request with it; a void's reason is kept as its void.
 
-    Nothing was `taken` when the boot was void before its bench began.
+    Nothing was `taken` when the boot was void before its bench began (a lever not armed, an endpoint that is gone).
     """
     found: Body = {
         "simulated": simulated,
@@ -86,19 +95,8 @@ def bench(trial: Trial, taken: request.Bench | None, *, climb: str | None, simul
 
 
 def judged(found: verdict.Verdict, *, climb: str, simulated: bool) -> Body:
-    """Write a verdict with the comparisons it rests on."""
-    return {
-        "simulated": simulated,
-        "climb": climb,
-        "lever": found.lever,
-        "verdict": found.verdict,
-        "metrics": {metric: _compared(one) for metric, one in found.metrics.items()},
-        "boots": found.boots,
-        "voids": found.voids,
-        "seed_rule": found.seed_rule,
-        "why": _text(found.why),
-        "wanted": found.wanted,
-    }
+    """Write a verdict with all the comparisons it rests on, as `sparkctl tune --json` tells it."""
+    return cast("Body", {"simulated": simulated, "climb": climb, **verdict.answer(found)})
 
 
 def ended(*, climb: str, stack: tuple[str, ...], why: str, simulated: bool) -> Body:
@@ -120,19 +118,6 @@ def _taken(bench: request.Bench) -> Body:
         "seconds": bench.seconds,
         "client_cpu_share": _finite(bench.client_cpu_share),
         "requests": [_request(one) for one in bench.requests],
-    }
-
-
-def _compared(one: statistics.Comparison) -> Body:
-    return {
-        "estimate": _finite(one.estimate),
-        "low": _finite(one.low),
-        "high": _finite(one.high),
-        "confidence": one.confidence,
-        "n_arm": one.n_arm,
-        "n_base": one.n_base,
-        "degrees": one.degrees,
-        "warnings": list(one.warnings),
     }
 
 

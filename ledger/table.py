@@ -10,8 +10,9 @@ from ledger.entry import Row
 from ledger.history import Climb
 from ledger.reported import Reported, imported
 from sparkctl.units import percent
+from tuner.verdict import Outcome
 
-Standing = Literal["accept", "reject", "inconclusive", "open"]
+Standing = Outcome | Literal["open"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +143,8 @@ def _about(row: Row) -> str:  # noqa: PLR0911 - one return a kind reads as the t
             return f"climb {plan.climb}: ladder {plan.ladder}, {len(plan.levers)} levers on {plan.recipe}"
         case "boot":
             boot = bodies.boot(row.body)
-            return f"{boot.boot} {_stack(boot.on)}: {'up' if boot.ok else f'failed: {boot.why}'}"
+            ended = "up" if boot.ok else f"{'void' if boot.void else 'failed'}: {boot.why}"
+            return f"{boot.boot} {_stack(boot.on)}: {ended}"
         case "bench":
             bench = bodies.bench(row.body)
             figures = ", ".join(f"{one.name} {one.value:.5g}" for one in bench.metrics)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import yaml
 
-from sparkctl import content, edge
+from sparkctl import content, edge, unreachable
 from sparkctl.errors import Interrupted, Unclear
 from sparkctl.line import Line
 
@@ -84,6 +84,8 @@ def run(
             event_handler=take,
             cancel_callback=interrupted.is_set,
             quiet=True,
+            # How often the runner looks whether we were interrupted; its own default is 5 s.
+            settings={"pexpect_timeout": 1},
         )
         if interrupted.is_set():
             raise Interrupted(
@@ -98,6 +100,20 @@ def run(
                 hint="run ansible-playbook --version; ansible-core must be installed beside sparkctl",
             )
     return tuple(answers)
+
+
+def explain(answer: Answer) -> tuple[str, str]:
+    """Return what went wrong on a host and the remedy: a known trouble, or the module's own words."""
+    parts = (
+        answer.message,
+        str(answer.result.get("module_stderr", "")),
+        str(answer.result.get("module_stdout", "")),
+    )
+    text = "\n".join(part for part in parts if part)
+    known = unreachable.explain(text)
+    if known is None and answer.status == "failed" and answer.message:
+        return answer.message, ""
+    return unreachable.say(text)
 
 
 def _write_variables(folder: Path, variables: Mapping[str, object]) -> None:

@@ -58,6 +58,12 @@ class _GroupVars:
     master_port: int = 29501
     floors: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name, port in (("api_port", self.api_port), ("master_port", self.master_port)):
+            _check_port(name, port)
+        if self.api_port == self.master_port:
+            raise ValueError(f"api_port and master_port are both {self.api_port}; wanted two ports")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
@@ -88,6 +94,14 @@ class _Connection:
     ansible_port: int = 22
     ansible_user: str | None = None
     ansible_ssh_private_key_file: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_port("ansible_port", self.ansible_port)
+
+
+def _check_port(name: str, port: int) -> None:
+    if not 1 <= port <= 65535:
+        raise ValueError(f"{name}: wanted a port from 1 to 65535, found {port}")
 
 
 def read(path: Path) -> Inventory:
@@ -124,7 +138,7 @@ def _without_ansible(raw: Any) -> Any:
 def _line(path: Path, raw: Any, shared: _AllVars, group_name: str, group: _Group) -> Line:
     nodes = [_node(path, raw, group_name, name, host) for name, host in group.hosts.items()]
     nodes.sort(key=lambda node: node.rank)
-    known_hosts = shared.known_hosts and str(path.parent / Path(shared.known_hosts).expanduser())
+    known_hosts = shared.known_hosts and str(path.resolve().parent / Path(shared.known_hosts).expanduser())
     return Line(
         name=group_name.removeprefix(GROUP_PREFIX).upper()
         if group_name.startswith(GROUP_PREFIX)
@@ -159,7 +173,7 @@ def _node(path: Path, raw: Any, group_name: str, name: str, host: _Host) -> Node
         host=connection.ansible_host,
         port=connection.ansible_port,
         user=connection.ansible_user,
-        key_file=key_file and str(Path(key_file).expanduser()),
+        key_file=key_file and str(path.resolve().parent / Path(key_file).expanduser()),
         rails=host.fabric,
     )
 

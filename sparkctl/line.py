@@ -64,5 +64,5 @@ class Line:
 
     @property
     def workers_first(self) -> tuple[Node, ...]:
-        """Nodes in launch order: highest rank first, the head last (field/recipes.md 1.6: 3, 2, 1, then 0)."""
+        """Nodes in launch order: highest rank first, the head last (every public launch on GB10: 3, 2, 1, then 0)."""
         return tuple(reversed(self.nodes))

@@ -4,7 +4,7 @@ For what is asked often: is the rank alive, what does its log say. Changes go th
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -45,7 +45,7 @@ class Shell:
         """Run a command on every node of the line at once; answers come in rank order."""
         return self.run_each({node.name: argv for node in self._line.nodes})
 
-    def run_each(self, commands: dict[str, Sequence[str]]) -> tuple[Said, ...]:
+    def run_each(self, commands: Mapping[str, Sequence[str]]) -> tuple[Said, ...]:
         """Run each node's own command, all at once; nodes without one are left alone."""
         nodes = [node for node in self._line.nodes if node.name in commands]
         with ThreadPoolExecutor(max_workers=max(1, len(nodes))) as pool:
@@ -64,7 +64,9 @@ class Shell:
                 node=node.name, rc=None, stdout="", stderr=f"no answer within {self._limit_s:g} s: timed out"
             )
         except (OSError, EOFError, paramiko.SSHException) as fault:
-            self._connections.pop(node.name, None)
+            stale = self._connections.pop(node.name, None)
+            if stale is not None:
+                stale.close()
             return Said(node=node.name, rc=None, stdout="", stderr=f"{type(fault).__name__}: {fault}")
         return Said(node=node.name, rc=ran.return_code, stdout=ran.stdout, stderr=ran.stderr)
 

@@ -67,7 +67,7 @@ def run(
         report: is told in a few words what is being sent.
 
     Raises:
-        UsageFault: the address is not one.
+        UsageFault: the address is not http(s)://HOST:PORT with a port from 1 to 65535.
         Unclear: nobody answers at the address.
 
     """
@@ -109,10 +109,7 @@ async def _run(
 
 def _clients(endpoint: Endpoint, number: int) -> list[httpx.AsyncClient]:
     """Make one client a stream, each with a single connection; proxies of the environment would be measured too."""
-    try:
-        base = httpx.URL(endpoint.url.rstrip("/").removesuffix("/v1"))
-    except httpx.InvalidURL as fault:
-        raise UsageFault(f"{endpoint.url}: not an address: {fault}", hint="write http://HOST:PORT") from fault
+    base = _address(endpoint.url)
     context = ssl.create_default_context()
     return [
         httpx.AsyncClient(
@@ -125,6 +122,30 @@ def _clients(endpoint: Endpoint, number: int) -> list[httpx.AsyncClient]:
         )
         for _ in range(number)
     ]
+
+
+def _address(url: str) -> httpx.URL:
+    try:
+        found = httpx.URL(url.rstrip("/").removesuffix("/v1"))
+        # Decoding a host may fail as late as here; IDNA's error is a ValueError.
+        wrong = _wrong_part(found)
+    except (httpx.InvalidURL, ValueError) as fault:
+        wrong = str(fault)
+    if wrong:
+        raise UsageFault(
+            f"{url}: not an address: {wrong}", hint="write http://HOST:PORT, as http://10.0.0.1:8000"
+        )
+    return found
+
+
+def _wrong_part(url: httpx.URL) -> str:
+    if url.scheme not in {"http", "https"}:
+        return f"the scheme is {url.scheme or 'missing'}, wanted http or https"
+    if not url.host:
+        return "no host"
+    if url.port is not None and not 1 <= url.port <= 65535:
+        return f"the port is {url.port}, wanted 1 to 65535"
+    return "a query or fragment cannot go before a path" if url.query or url.fragment else ""
 
 
 async def _open(client: httpx.AsyncClient) -> str:

@@ -1,8 +1,13 @@
 """Levers and the ladder they stand on: what `recipes/ladders/<name>.yml` is read into, and what may be wrong with it."""
 
+import hashlib
+import json
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
+
+from tuner.workload import SPEEDS, Quantity
 
 Setting = bool | int | float | str
 """The value a lever gives to a dotted recipe key such as `args.async-scheduling` or `env.NCCL_NTHREADS`."""
@@ -67,7 +72,7 @@ class Ladder:
     """Levers in the order they are tried, and the bars they are judged by.
 
     `error` is the chance that the whole ladder accepts any useless lever; `min_gain` the smallest gain that matters
-    (0.02 is 2 %).
+    (0.02 is 2 %). Of the metrics in `primary` and `guards` more is better.
     """
 
     schema: Literal[1]
@@ -87,19 +92,25 @@ class Ladder:
             raise ValueError("wanted at least one primary metric and one lever")
         if not 0 < self.error < 1:
             raise ValueError(f"error is {self.error}, wanted a chance between 0 and 1")
-        if self.min_gain < 0:
+        if not 0 <= self.min_gain < math.inf:
             raise ValueError(f"min_gain is {self.min_gain}, wanted a share of at least 0")
 
 
+def digest(ladder: Ladder) -> str:
+    """Return the SHA-256 (hex) of the ladder's canonical JSON: sorted keys, no spaces, UTF-8."""
+    text = json.dumps(asdict(ladder), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def check(
-    ladder: Ladder, setting_fault: Callable[[str, Setting], str], measured: frozenset[str]
+    ladder: Ladder, setting_fault: Callable[[str, Setting], str], measured: Mapping[str, Quantity]
 ) -> tuple[str, ...]:
     """Return what is wrong between a ladder and the world around it, each fault with its path in the file.
 
     Args:
         ladder: a ladder whose values are sound by themselves.
         setting_fault: says what is wrong with setting a dotted key of the recipe to a value, or nothing.
-        measured: the names of the metrics that its workload gives.
+        measured: the metrics that its workload gives and what each is read from, see `tuner.workload.quantities`.
 
     """
     return (
@@ -109,12 +120,18 @@ def check(
     )
 
 
-def _metric_faults(ladder: Ladder, measured: frozenset[str]) -> Iterator[str]:
+def _metric_faults(ladder: Ladder, measured: Mapping[str, Quantity]) -> Iterator[str]:
     named = [(f"$.primary[{at}]", name) for at, name in enumerate(ladder.primary)]
     named += [(f"$.guards[{at}].metric", guard.metric) for at, guard in enumerate(ladder.guards)]
     for place, name in named:
         if name not in measured:
             yield f"{place}: workload {ladder.workload} measures no {name}, only {', '.join(sorted(measured))}"
+        elif measured[name] not in SPEEDS:
+            speeds = sorted(one for one, quantity in measured.items() if quantity in SPEEDS)
+            yield (
+                f"{place}: {name} is a {measured[name]}, of which less is better, and every bar asks for more; "
+                f"wanted one of {', '.join(speeds)}"
+            )
 
 
 def _setting_faults(ladder: Ladder, setting_fault: Callable[[str, Setting], str]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 Tokens are the server's usage counts, never chunks: with speculative decoding a chunk holds several tokens.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import assert_never
@@ -12,10 +12,23 @@ from tuner.request import Bench, Request
 from tuner.workload import WARM_UP, Cell, Quantity
 
 MOST_CACHED_SHARE = 0.01
-"""Of a prefill prompt. A cached prefix is not computed: public prefill figures were up to three times too high."""
+"""Of a prefill prompt; ours. A cached prefix is not computed: benches on a warm engine read 8,000 to 194,000 tok/s
+at 47K (reported, tsw2k/Deepseek-4.1-Flash-Quad-DGX-Sparks), a cold one 1,323 to 1,480 (reported, public ladder of
+bot-lab-21/DeepSeek-V4.1-Flash-EXL3-DGX-Spark).
+"""
 
 PROMPT_SIZE = (0.5, 2.0)
-"""Server's count over planned tokens of a prefill prompt; outside, it was cut or is another cell than its name says."""
+"""Server's count over planned tokens of a prefill prompt; outside, it was cut or is another cell than its name says.
+
+Ours: wide enough for another tokenizer's count of the same words.
+"""
+
+LEAST_ANSWERED = 0.5
+"""Tokens of a decode reply over its max_tokens; below, it ended early and the bench is void, not slow.
+
+A slot that idles moves the aggregate of six streams although the line is no slower. Ours, chosen and not fitted: such
+a stream would idle longer than it worked. Every prompt asks for more than its max_tokens, so none should come near.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +104,9 @@ def _cell_voids(bench: Bench, cell: Cell) -> Iterator[str]:
     wanted = cell.rounds * cell.concurrency
     if len(requests) < wanted:
         yield f"{cell.name}: {len(requests)} of {wanted} requests were sent"
-    check = _prefill_void if cell.kind == "prefill" else _decode_void
+    asked = {prompt.id: prompt.max_tokens for prompt in bench.workload.prompts}
     for request in requests:
-        if reason := request.fault or _uncounted(request) or check(cell, request):
+        if reason := request.fault or _uncounted(request) or _misfit(cell, request, asked):
             yield f"{_name(request)}: {reason}"
 
 
@@ -103,9 +116,21 @@ def _uncounted(request: Request) -> str:
     return "" if request.total_s > 0 else "no token arrived"
 
 
-def _decode_void(_: Cell, request: Request) -> str:
-    if (request.completion_tokens or 0) < 2:
-        return f"{request.completion_tokens} completion tokens, wanted at least 2 for a rate"
+def _misfit(cell: Cell, request: Request, asked: Mapping[str, int]) -> str:
+    if cell.kind == "prefill":
+        return _prefill_void(cell, request)
+    return _decode_void(asked[request.prompt], request)
+
+
+def _decode_void(asked: int, request: Request) -> str:
+    tokens = request.completion_tokens or 0
+    if tokens < 2:
+        return f"{tokens} completion tokens, wanted at least 2 for a rate"
+    if tokens < LEAST_ANSWERED * asked:
+        ended = request.finish_reason or "without a reason"
+        return (
+            f"it ended ({ended}) after {tokens} of {asked} tokens, wanted at least {LEAST_ANSWERED * asked:g}"
+        )
     return "" if request.total_s > request.ttft_s else "all tokens arrived at once, so there is no rate"
 
 

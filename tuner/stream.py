@@ -63,7 +63,7 @@ def assemble(arrivals: Iterable[Arrival]) -> Reply:
         completion_tokens=_count(notes.usage, "completion_tokens"),
         cached_tokens=_count(_at(notes.usage, "prompt_tokens_details"), "cached_tokens"),
         finish_reason=notes.finish_reason,
-        text="".join(notes.texts),
+        text=_whole("".join(notes.texts)),
         fault=fault,
     )
 
@@ -111,8 +111,13 @@ def said(body: object) -> str:
     error = _at(body, "error")
     for place in (_at(error, "message"), _at(body, "message"), _at(body, "detail"), error):
         if isinstance(place, str) and place:
-            return place[:200]
-    return json.dumps(body, ensure_ascii=False)[:200]
+            return _whole(place)[:200]
+    return _whole(json.dumps(body, ensure_ascii=False))[:200]
+
+
+def _whole(text: str) -> str:
+    """Join surrogate pairs that JSON escapes cut in two, and replace lone halves, which no terminal or file takes."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _at(value: object, key: str) -> object:

@@ -1,7 +1,8 @@
 """Trial: boot one configuration with the whole ritual, bench it, and say how it ended. I/O joined, one boot at a time.
 
-A boot stopped by a gate says something of the nodes, not of the lever: it is void and will be repeated. A boot whose
-ranks die, or whose answers are not sensible, is a failure of what was booted. A bench with a fault is void.
+A boot that a gate stopped, or whose node could not be asked, says something of the nodes and nothing of the levers: it
+gives no trial. A boot whose ranks died, or whose answers are not sensible, is a failure of what was booted. A boot
+that came up and could not be measured soundly is void.
 """
 
 from collections.abc import Callable
@@ -19,15 +20,6 @@ from tuner.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """One finished boot with all that was seen: the ritual's end, the bench if there was one, and the trial."""
-
-    boot: ritual.Boot
-    bench: Bench | None
-    trial: Trial
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
     """Whom a trial tells what it is doing."""
 
@@ -35,39 +27,30 @@ class Watcher:
     bench: Callable[[str], None]
 
 
-def run(
+def of_boot(booted: ritual.Boot, arm: tuple[str, ...]) -> Trial | None:
+    """Return what a boot that did not get ready proves against what was booted, or None when it proves nothing."""
+    if booted.unclear or booted.stage in {"check", "settle"}:
+        return None
+    return Trial(boot=booted.boot, arm=arm, outcome="failed", why=f"{booted.node}: {booted.why}")
+
+
+def measure(
     plan: ritual.Plan, workload: Workload, on: tuple[Lever, ...], *, clock: Clock, watcher: Watcher
-) -> Finished:
-    """Boot the plan, prove that every lever is armed, and run the workload once.
+) -> tuple[Trial, Bench | None]:
+    """Prove that every lever of a line that is ready is armed, and run the workload once.
 
-    Raises:
-        Unclear: a node could not be judged or reached; nothing can be said of the levers.
-
+    What cannot be had (the head's log, the endpoint) makes the trial void with its reason, never a failure.
     """
-    booted = ritual.boot(plan, clock, watcher.boot)
     arm = tuple(lever.id for lever in on)
-    if booted.unclear:
-        raise Unclear(
-            f"{booted.node}: {booted.why}", hint=booted.hint or "mend the node, then go on with tune --resume"
-        )
-    if not booted.ok:
-        of_the_nodes = booted.stage in {"check", "settle"}
-        trial = Trial(
-            boot=plan.boot,
-            arm=arm,
-            outcome="void" if of_the_nodes else "failed",
-            why=f"{booted.node}: {booted.why}",
-        )
-        return Finished(boot=booted, bench=None, trial=trial)
     unarmed = _unarmed(plan, on)
-    measured = bench.run(
-        bench.Endpoint(url=plan.line.url, model=plan.recipe.model.served_name),
-        workload,
-        run_tag=plan.boot,
-        clock=clock,
-        report=watcher.bench,
-    )
-    voids = (*unarmed, *metrics.voids(measured))
+    if unarmed:
+        return Trial(boot=plan.boot, arm=arm, outcome="void", why="; ".join(unarmed)), None
+    endpoint = bench.Endpoint(url=plan.line.url, model=plan.recipe.model.served_name)
+    try:
+        measured = bench.run(endpoint, workload, run_tag=plan.boot, clock=clock, report=watcher.bench)
+    except Unclear as fault:
+        return Trial(boot=plan.boot, arm=arm, outcome="void", why=fault.message), None
+    voids = metrics.voids(measured)
     trial = Trial(
         boot=plan.boot,
         arm=arm,
@@ -75,13 +58,17 @@ def run(
         why="; ".join(voids),
         metrics=metrics.measure(measured),
     )
-    return Finished(boot=booted, bench=measured, trial=trial)
+    return trial, measured
 
 
 def _unarmed(plan: ritual.Plan, on: tuple[Lever, ...]) -> tuple[str, ...]:
-    """Return a void for each lever whose proof is missing from the head's log."""
+    """Return a void for each lever whose proof is not in the head's log, or for a log that cannot be had."""
     asked = [lever for lever in on if lever.armed]
-    log = launch.head_log(plan.line, plan.commands()[0]) if asked else ""
+    if not asked:
+        return ()
+    log = launch.head_log(plan.line, plan.commands()[0])
+    if log is None:
+        return ("the head's log cannot be had, so no lever is proven to be armed",)
     return tuple(
         f"{lever.id} is not armed: no {lever.armed!r} in the head's log"
         for lever in asked

@@ -1,7 +1,8 @@
 """The judgement of one lever: accept, reject, inconclusive, or not yet; docs/method.md tells the rule in words.
 
 Takes the ladder's bars and the evidence gathered so far, gives a verdict whose `why` names the numbers that decided,
-or None while the next boot may still tell. Also says what the seeds' rule would have said from the first boots.
+or None while the next boot may still tell. Also says what the seeds' rule, that of the public ladder from which our
+first levers come, would have said from the first boots.
 """
 
 import math
@@ -28,19 +29,22 @@ FUTILE_ERRORS = 1.25
 FUTILE_MARGIN = 0.01
 """A primary is given up once estimate + 1.25 standard errors stays below min_gain + 1 % (+3 % for a bar of +2 %).
 
-Not binding: it can only cost power, never add a false accept. Origin: the design's simulated ladders, docs/method.md.
+Not binding: it can only cost power, never add a false accept. Ours, simulated by benchmarks/thin_rule.py.
 """
 
 GUARD_CONFIDENCE = 0.90
-"""Two-sided, so each bound is a one-sided 95 %. Origin: the design's simulated ladders, docs/method.md."""
+"""Two-sided, so each bound is a one-sided 95 %. Ours, simulated by benchmarks/thin_rule.py."""
 
 WANTED_POWER = 0.80
 WANTED_GAIN = 0.04
-"""Further boots are planned to prove the gain seen, or +4 % if it is smaller."""
+"""Further boots are planned to prove the gain seen, or +4 % if it is smaller. Ours; no verdict rests on them."""
 
 SEED_GAIN = 0.03
 SEED_LOSS = 0.05
-"""The public ladder of the EXL3 build: +3 % on a primary, at most 5 % loss of prefill, smokes clean, one boot each."""
+"""+3 % on a primary, at most 5 % loss of prefill, smokes clean, one boot each.
+
+Origin: the tuning ladder of bot-lab-21/DeepSeek-V4.1-Flash-EXL3-DGX-Spark (reported).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +138,11 @@ def seed_rule(ladder: Ladder, base: Mapping[str, float], arm: Mapping[str, float
 
 
 def answer(verdict: Verdict) -> dict[str, object]:
-    """Return the verdict in the shape of the JSON answers and of the ledger; an unknown bound is null."""
+    """Return the whole verdict in the shape of the JSON answers and of the ledger.
+
+    What cannot be known yet (nan, infinite) is null, and half surrogate pairs in `why`, which may quote a server, are
+    spelled out: neither has a word in JSON or UTF-8.
+    """
     metrics = {
         name: {
             **{key: _finite(value) for key, value in asdict(found).items() if key != "warnings"},
@@ -149,7 +157,7 @@ def answer(verdict: Verdict) -> dict[str, object]:
         "boots": verdict.boots,
         "voids": verdict.voids,
         "seed_rule": verdict.seed_rule,
-        "why": verdict.why,
+        "why": verdict.why.encode("utf-8", "backslashreplace").decode(),
         "boots_wanted": verdict.wanted,
     }
 

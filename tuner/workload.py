@@ -7,6 +7,7 @@ cell, round and stream: no prefix of one request can be found in a cache that an
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -16,6 +17,23 @@ Plain = bool | int | float | str | list[object] | dict[str, object]
 
 Quantity = Literal["per_stream", "aggregate", "prefill", "ttft"]
 """What a metric is read from: see `tuner.metrics`."""
+
+SPEEDS: frozenset[Quantity] = frozenset({"per_stream", "aggregate", "prefill"})
+"""The quantities of which more is better, which is what every bar and every verdict takes for granted."""
+
+READ_FROM: Mapping[str, frozenset[Quantity]] = {
+    "decode": frozenset({"per_stream", "aggregate", "ttft"}),
+    "prefill": frozenset({"prefill", "ttft"}),
+}
+"""What each kind of cell can tell: a prefill's only token has no rate, a question is too short to time its reading."""
+
+OWN_FIELDS = frozenset(
+    {"model", "messages", "max_tokens", "max_completion_tokens", "n", "stream", "stream_options"}
+)
+"""The fields of a request that its figures rest on; a workload's `body` leaves them alone."""
+
+LEAST_PROMPT_TOKENS = 100
+"""Of a prefill cell; ours: tag and chat template take some tens of tokens and must not be what is measured."""
 
 Place = tuple[str, int, int]
 """Cell, round and stream: where a request stands in a bench."""
@@ -63,6 +81,17 @@ class Cell:
             raise ValueError(f"cell {self.name}: a decode cell names prompts, a prefill cell none")
         if (self.kind == "prefill") != (self.prompt_tokens is not None):
             raise ValueError(f"cell {self.name}: a prefill cell gives prompt_tokens, a decode cell does not")
+        if self.prompt_tokens is not None and self.prompt_tokens < LEAST_PROMPT_TOKENS:
+            raise ValueError(
+                f"cell {self.name}: prompt_tokens is {self.prompt_tokens}, wanted at least {LEAST_PROMPT_TOKENS}"
+            )
+        if not self.metrics:
+            raise ValueError(f"cell {self.name}: gives no metric, wanted at least one")
+        if odd := set(self.metrics.values()) - READ_FROM[self.kind]:
+            raise ValueError(
+                f"cell {self.name}: a {self.kind} cell gives no {', '.join(sorted(odd))}, "
+                f"only {', '.join(sorted(READ_FROM[self.kind]))}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +108,18 @@ class Filler:
     def __post_init__(self) -> None:
         if len(set(self.words.split())) < 100:
             raise ValueError(f"filler: {len(set(self.words.split()))} different words, wanted at least 100")
-        if self.characters_a_token <= 0:
-            raise ValueError("filler: characters_a_token must be above 0")
+        if not 0 < self.characters_a_token < math.inf:
+            raise ValueError(
+                f"filler: characters_a_token is {self.characters_a_token}, wanted a number above 0"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Everything a bench sends. `body` joins every request's JSON; `limit_s` bounds one request, in the line's seconds."""
+    """Everything a bench sends.
+
+    `body` joins every request's JSON, short of `OWN_FIELDS`; `limit_s` bounds one request, in the line's seconds.
+    """
 
     schema: Literal[1]
     name: str
@@ -98,6 +132,12 @@ class Workload:
     body: Mapping[str, Plain]
 
     def __post_init__(self) -> None:
+        if not self.cells:
+            raise ValueError("no cells, wanted at least one")
+        if not 0 < self.limit_s < math.inf:
+            raise ValueError(f"limit_s is {self.limit_s}, wanted seconds above 0")
+        if own := OWN_FIELDS.intersection(self.body):
+            raise ValueError(f"body: {', '.join(sorted(own))} is set by the bench itself")
         known = {prompt.id for prompt in self.prompts}
         named = set(self.warm_up).union(*(cell.prompts for cell in self.cells))
         if named - known:
@@ -105,7 +145,7 @@ class Workload:
         names = [cell.name for cell in self.cells]
         if len(known) < len(self.prompts) or len(set(names)) < len(names):
             raise ValueError("two prompts or two cells have the same name")
-        if len(metric_names(self)) < sum(len(cell.metrics) for cell in self.cells):
+        if len(quantities(self)) < sum(len(cell.metrics) for cell in self.cells):
             raise ValueError("two cells give a metric of the same name")
 
 
@@ -122,9 +162,9 @@ class Order:
     max_tokens: int
 
 
-def metric_names(workload: Workload) -> frozenset[str]:
-    """Return the names of all metrics that this workload measures."""
-    return frozenset(name for cell in workload.cells for name in cell.metrics)
+def quantities(workload: Workload) -> Mapping[str, Quantity]:
+    """Return every metric that this workload measures, by name, with what it is read from."""
+    return {name: quantity for cell in workload.cells for name, quantity in cell.metrics.items()}
 
 
 def digest(workload: Workload) -> str:

@@ -36,7 +36,7 @@ def judge(scene: Scene) -> tuple[Finding, ...]:
 
 
 def blocking(findings: tuple[Finding, ...], scene: Scene, *, settled: bool) -> tuple[Finding, ...]:
-    """Return the findings that forbid to go on: failures and unknowns, save those that settling may still cure."""
+    """Return the findings that forbid to go on: failures and unknowns, save the failures that settling may cure."""
     stopping = tuple(one for one in findings if one.verdict in {"fail", "unknown"})
     if settled:
         return stopping
@@ -45,7 +45,7 @@ def blocking(findings: tuple[Finding, ...], scene: Scene, *, settled: bool) -> t
     return tuple(
         one
         for one in stopping
-        if one.gate not in curable
+        if not (one.gate in curable and one.verdict == "fail")
         and not (one.gate in _BLIND_WHILE_SERVING and one.verdict == "unknown" and one.node in serving)
     )
 

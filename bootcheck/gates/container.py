@@ -45,7 +45,7 @@ IMAGE_PARITY = ParityGate(
     about="every rank has the same image, by content",
     demand=lambda _: Demand(
         wanted="the same image layers on every node",
-        origin="ids may differ after save and load while layers match (field/recipes.md 1.5, reported)",
+        origin="ids may differ after save and load while layers match (Richard0571/deepseek-v41-dgx-spark-vllm-tp4, reported)",
     ),
     reads=_content,
     show=lambda layers: (
@@ -59,7 +59,7 @@ LEFTOVERS = NodeGate(
     about="no rank of an earlier boot is left",
     demand=lambda _: Demand(
         wanted="no container of this line",
-        origin="a worker that meets a stale head hangs the new boot (field/recipes.md 1.1, reported)",
+        origin="a worker that meets a stale head hangs the new boot (tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark, reported)",
     ),
     reads=lambda facts: facts.containers,
     judge=_judge_leftovers,

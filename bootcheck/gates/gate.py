@@ -86,18 +86,19 @@ class ParityGate:
     settles: bool = False
 
     def findings(self, scene: Scene) -> Iterator[Finding]:
-        """Name each node whose value is not the commonest one."""
+        """Name each node whose value is not the commonest one; where two values are equally common, every node."""
         read = {facts.node: self.reads(facts) for _, facts in scene.answering()}
         found = {node: value for node, value in read.items() if value is not None}
         if not found:
             return
-        common, _ = Counter(found.values()).most_common(1)[0]
+        (common, times), *others = Counter(found.values()).most_common()
+        tied = bool(others) and others[0][1] == times
         demand = self.demand(scene.floors)
+        wanted = demand.wanted if tied else f"{demand.wanted}: {self.show(common)}"
+        hint = "bring all nodes to one of these" if tied else "bring this node to what the others have"
         for node, value in found.items():
             seen = Seen(verdict="pass", measured=self.show(value))
-            if value != common:
-                wanted = f"{demand.wanted}: {self.show(common)}"
-                hint = "bring this node to what the others have"
+            if tied or value != common:
                 seen = Seen(verdict=self.verdict, measured=self.show(value), wanted=wanted, hint=hint)
             yield finding(node, self.name, demand, seen)
 

@@ -2,10 +2,13 @@
 
 from statistics import median
 
-from bootcheck.facts import Containers, Gemv, Gpu, NodeFacts, Processes
+from bootcheck.facts import Containers, Gemv, Gpu, NodeFacts, Process, Processes
 from bootcheck.floors import Floors
 from bootcheck.gates.gate import Demand, NodeGate, ParityGate, Seen
 from sparkctl.line import Node
+
+# vLLM names its workers so (v1/executor/multiproc_executor.py sets the process title).
+_RANK_PROCESS = "VLLM::"
 
 
 def _judge_gpu(gpu: Gpu, _: Node, __: NodeFacts, ___: Floors) -> Seen:
@@ -19,10 +22,17 @@ def _judge_gpu(gpu: Gpu, _: Node, __: NodeFacts, ___: Floors) -> Seen:
 def _judge_quiet(processes: Processes, _: Node, facts: NodeFacts, __: Floors) -> Seen:
     if not processes.running:
         return Seen(verdict="pass", measured="no compute process")
-    names = ", ".join(f"{one.name} (pid {one.pid})" for one in processes.running)
-    if is_serving(facts):
-        return Seen(verdict="warn", measured=f"{names}, of this line", hint="sparkctl down stops this line")
-    return Seen(verdict="fail", measured=names, hint="stop these processes")
+    ours = [one for one in processes.running if is_serving(facts) and one.name.startswith(_RANK_PROCESS)]
+    foreign = [one for one in processes.running if one not in ours]
+    if foreign:
+        return Seen(verdict="fail", measured=_named(foreign), hint="stop these processes")
+    return Seen(
+        verdict="warn", measured=f"{_named(ours)}, of this line", hint="sparkctl down stops this line"
+    )
+
+
+def _named(processes: list[Process]) -> str:
+    return ", ".join(f"{one.name} (pid {one.pid})" for one in processes)
 
 
 def is_serving(facts: NodeFacts) -> bool:

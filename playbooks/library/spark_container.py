@@ -129,7 +129,7 @@ def _alive(docker: Docker, rank: Rank, settle_s: float) -> Container:
     state = "is gone" if now is None else f"is {now.state['status']} with exit code {now.state['exit_code']}"
     log = docker.log(rank.name)
     raise DockerFault(
-        f"{rank.name} {state} {settle_s:g} s after its start, wanted running; its last log lines:\n{log}",
+        f"{rank.name} {state} {settle_s:g} s after its start, wanted running",
         argv=rank.argv,
         rc=None if now is None else now.state["exit_code"],
         stderr=log,

@@ -16,7 +16,7 @@ import typer
 
 from sparkctl import __version__
 from sparkctl.console import current
-from sparkctl.errors import SparkctlError, UsageFault
+from sparkctl.errors import Interrupted, SparkctlError, UsageFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +84,9 @@ def _top(
 
 def main() -> None:
     """Run the command line and exit with its code: 0 yes, 1 no, 2 used wrongly, 3 could not tell, 4 inconclusive."""
-    # A service manager's stop ends the work like Ctrl-C: what was started is cleaned up.
+    # A service manager's stop and a lost terminal end the work like Ctrl-C: what was started is cleaned up.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -96,14 +97,20 @@ def run(arguments: Sequence[str]) -> int:
     return _guarded(lambda: build(wanted)(args=list(arguments), prog_name="sparkctl", standalone_mode=False))
 
 
+# What typer makes of an interrupt that reaches it.
+_INTERRUPTED = 130
+
+
 def _guarded(call: Callable[[], object]) -> int:
     try:
         code = call()
     except SparkctlError as fault:
         current.console.fault(fault)
         return fault.exit_code
+    except KeyboardInterrupt:
+        return Interrupted.exit_code
     except typer.Exit as ended:
-        return int(ended.exit_code)
+        return Interrupted.exit_code if ended.exit_code == _INTERRUPTED else int(ended.exit_code)
     except typer._click.exceptions.ClickException as wrong:  # noqa: SLF001  # typer exports no base of its errors
         current.console.fault(
             UsageFault(wrong.format_message(), hint="sparkctl --help lists verbs and options")

@@ -8,6 +8,7 @@ import typer
 from launcher import boot as ritual
 from launcher import launch
 from launcher.boot import Boot, Plan, Progress
+from launcher.command import rank_name
 from launcher.recipe import digest
 from launcher.status import Status, observe
 from ledger import record
@@ -32,7 +33,7 @@ from sparkctl.line import Line
 from sparkctl.shell import Shell
 from sparkctl.units import duration
 
-_TITLES = dict(ritual.STAGES)
+_TITLES = dict((*ritual.STAGES, ritual.STOP))
 
 
 @verb
@@ -48,7 +49,7 @@ def boot(
     ] = False,
 ) -> int:
     """Run the ritual and launch; ready means answered sensibly."""
-    practise(session, rehearsal, scenario)
+    practise(session, rehearsal, scenario, restart=not plan)
     chosen = served.choose(session, line, recipe, set_)
     ready = Plan(boot=session.new_id("boot"), line=chosen.line, recipe=chosen.recipe, floors=chosen.floors)
     if plan:
@@ -172,7 +173,7 @@ def logs(
     """Print the last lines of every rank's log."""
     practise(session, rehearsal, None, start=False)
     chosen = session.line(line)
-    names = {node.name: f"sparkctl-{chosen.name.lower()}-rank{node.rank}" for node in chosen.nodes}
+    names = {node.name: rank_name(chosen, node) for node in chosen.nodes}
     with Shell(chosen) as shell:
         said = shell.run_each(
             {node: ("docker", "logs", "--tail", str(tail), name) for node, name in names.items()}

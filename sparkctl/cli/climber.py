@@ -3,7 +3,6 @@
 Joins the tuner's steps with the ritual and the ledger; decides nothing.
 """
 
-import hashlib
 from dataclasses import dataclass
 
 from launcher import boot as ritual
@@ -12,15 +11,16 @@ from ledger import record
 from ledger.bodies import Plan as PlanBody
 from ledger.entry import Body, Kind
 from ledger.history import Climb as PastClimb
-from ledger.history import climbs, told
+from ledger.history import last_climb, told
 from ledger.journal import Journal
 from sparkctl import edge
 from sparkctl.cli.boot import stage_teller
 from sparkctl.cli.ledger import read
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import Session
-from sparkctl.errors import UsageFault
+from sparkctl.errors import Refused, Unclear, UsageFault
 from sparkctl.units import duration
+from tuner import lever as levers
 from tuner import trial as trials
 from tuner import workload as workloads
 from tuner.climb import Climb, Event, climb
@@ -28,6 +28,9 @@ from tuner.ladder import Boot, Trial, name_of, replay
 from tuner.lever import Ladder
 from tuner.verdict import Verdict
 from tuner.workload import Workload
+
+MOST_UNFIT = 3
+"""Boots in a row that a gate may stop before a climb pauses: one may be a flip of the GPU's state. Ours."""
 
 
 def run(
@@ -54,19 +57,16 @@ def run(
 def _past(session: Session, work: "Climber") -> PastClimb:
     """Return the line's last climb, if it is one of the same ladder, recipe and workload."""
     line = work.served.line.name
-    own = [
-        one for one in climbs(read(session).rows) if (one.line, one.simulated) == (line, session.simulated)
-    ]
-    if not own:
+    past = last_climb(read(session).rows, line, simulated=session.simulated)
+    if past is None:
         raise UsageFault(
             f"{session.ledger_path} has no climb of line {line}", hint="start one without --resume"
         )
-    past = own[-1]
-    changed = [noun for noun, then, now in work.digests(past.plan) if then != now]
+    changed = [noun for noun, then, now in work.grounds(past.plan) if then != now]
     if changed:
         raise UsageFault(
             f"climb {past.id} began with another {' and '.join(changed)}; its boots cannot be compared with new ones",
-            hint="put the files back as they were, or start anew without --resume",
+            hint="put things back as they were, or start anew without --resume",
         )
     session.console.say(
         f"going on with {past.id}: {len(past.trials)} boots and {len(past.verdicts)} verdicts are kept"
@@ -84,17 +84,14 @@ class Climber:
     workload: Workload
     climb: str
 
-    @property
-    def ladder_digest(self) -> str:
-        """SHA-256 of the ladder as it was read."""
-        return hashlib.sha256(edge.to_json(self.ladder).encode()).hexdigest()
-
-    def digests(self, plan: PlanBody) -> tuple[tuple[str, str, str], ...]:
-        """Return noun, digest then and digest now of all that a climb rests on."""
+    def grounds(self, plan: PlanBody) -> tuple[tuple[str, object, object], ...]:
+        """Return what a climb rests on: the noun, what it was when the climb began, and what it is now."""
         return (
-            ("ladder", plan.ladder_digest, self.ladder_digest),
+            ("ladder", plan.ladder_digest, levers.digest(self.ladder)),
             ("recipe", plan.recipe_digest, digest(self.served.recipe)),
             ("workload", plan.workload_digest, workloads.digest(self.workload)),
+            ("scenario", plan.scenario, self.session.scenario),
+            ("pace", plan.pace, self.session.pace),
         )
 
     def begin(self) -> str:
@@ -104,16 +101,37 @@ class Climber:
             self.ladder,
             climb=name,
             simulated=session.simulated,
-            ladder_digest=self.ladder_digest,
+            ladder_digest=levers.digest(self.ladder),
             recipe_digest=digest(self.served.recipe),
             workload_digest=workloads.digest(self.workload),
-            pace=session.pace if session.simulated else None,
+            pace=session.pace,
+            scenario=session.scenario,
         )
         self._append("plan", body)
         return name
 
     def measure(self, step: Boot) -> Trial:
-        """Boot and bench one step, and write both before anything is decided from them."""
+        """Boot and bench one step, and write both before anything is decided from them.
+
+        A boot that says nothing of the levers is tried again; after `MOST_UNFIT` in a row the climb pauses.
+
+        Raises:
+            Refused, Unclear: the nodes are not fit to boot, or cannot be asked; tune --resume goes on from here.
+
+        """
+        for _ in range(MOST_UNFIT):
+            booted, trial = self._try(step)
+            if trial:
+                return trial
+        fault = Unclear if booted.unclear else Refused
+        raise fault(
+            f"the climb pauses: {MOST_UNFIT} boots in a row were stopped before the launch, the last on "
+            f"{booted.node}: {booted.why}",
+            hint=f"{booted.hint}; then go on with tune --resume".removeprefix("; "),
+        )
+
+    def _try(self, step: Boot) -> tuple[ritual.Boot, Trial | None]:
+        """Boot once, and bench when the line got ready."""
         session, console = self.session, self.session.console
         console.progress(f"boot {step.number}: {step.reason}")
         by_id = {lever.id: lever for lever in self.ladder.levers}
@@ -125,31 +143,29 @@ class Climber:
         watcher = trials.Watcher(
             boot=_quietly(stage_teller(console), console.verbose), bench=console.progress
         )
-        finished = trials.run(plan, self.workload, on, clock=session.clock, watcher=watcher)
-        self._write(finished, step, digest(chosen.recipe))
-        console.say(self._boot_line(step, finished))
-        return finished.trial
+        booted = ritual.boot(plan, session.clock, watcher.boot)
+        trial = None if booted.ok else trials.of_boot(booted, step.on)
+        self._write_boot(booted, step, digest(chosen.recipe), void=not booted.ok and trial is None)
+        if booted.ok:
+            trial, measured = trials.measure(plan, self.workload, on, clock=session.clock, watcher=watcher)
+            body = record.bench(trial, measured, climb=self.climb, simulated=session.simulated)
+            self._append("bench", body)
+        console.say(self._boot_line(step, booted, trial))
+        return booted, trial
 
-    def _write(self, finished: trials.Finished, step: Boot, recipe_digest: str) -> None:
+    def _write_boot(self, booted: ritual.Boot, step: Boot, recipe_digest: str, *, void: bool) -> None:
         body = record.boot(
-            boot=finished.boot.boot,
+            boot=booted.boot,
             climb=self.climb,
             on=step.on,
-            why=finished.boot.why,
+            why="" if booted.ok else f"{booted.node}: {booted.why}",
             simulated=self.session.simulated,
             recipe_digest=recipe_digest,
-            seconds=finished.boot.seconds,
-            findings=tuple(edge.plain(finished.boot.findings)),
-            void=finished.trial.outcome == "void" and finished.bench is None,
+            seconds=booted.seconds,
+            findings=tuple(edge.plain(booted.findings)),
+            void=void,
         )
         self._append("boot", body)
-        if finished.bench:
-            self._append(
-                "bench",
-                record.bench(
-                    finished.trial, finished.bench, climb=self.climb, simulated=self.session.simulated
-                ),
-            )
 
     def note(self, event: Event) -> None:
         """Write a verdict; boots were written when they ended."""
@@ -164,12 +180,14 @@ class Climber:
         )
         self._append("note", body)
 
-    def _boot_line(self, step: Boot, finished: trials.Finished) -> str:
-        trial = finished.trial
+    def _boot_line(self, step: Boot, booted: ritual.Boot, trial: Trial | None) -> str:
+        head = f"boot {step.number:>2}  {name_of(step.on)}"
+        if trial is None:
+            return f"{head}  not started: {booted.node}: {booted.why}"
         judged = (*self.ladder.primary, *(guard.metric for guard in self.ladder.guards))
         figures = "  ".join(f"{one.name} {one.value:.1f}" for one in trial.metrics if one.name in judged)
         said = figures if trial.outcome == "measured" else f"{trial.outcome}: {trial.why}"
-        return f"boot {step.number:>2}  {name_of(trial.arm)}  {said}  ({duration(finished.boot.seconds)} to boot)"
+        return f"{head}  {said}  ({duration(booted.seconds)} to boot)"
 
     def _append(self, kind: Kind, body: Body) -> None:
         Journal(self.session.ledger_path).append(

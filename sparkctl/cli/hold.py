@@ -4,10 +4,22 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from sparkctl.cli.session import Session
 from sparkctl.errors import FileFault, Refused
 from sparkctl.line import Line
+
+
+def holder(state: Path) -> str:
+    """Return the process that works on a line of this state folder, or an empty text."""
+    for path in state.glob("line-*.lock"):
+        with path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return file.read(32).decode(errors="replace").strip() or "unknown"
+    return ""
 
 
 @contextmanager
@@ -30,9 +42,9 @@ def hold(session: Session, line: Line) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+            pid = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
             raise Refused(
-                f"line {line.name} is in use by another sparkctl (pid {holder})",
+                f"line {line.name} is in use by another sparkctl (pid {pid})",
                 hint="wait until it is done, or stop it; sparkctl status may be run beside it",
             ) from None
         os.ftruncate(descriptor, 0)

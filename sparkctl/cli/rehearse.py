@@ -7,26 +7,31 @@ import typer
 from rehearsal import cluster as practice_cluster
 from rehearsal.cluster import Cluster
 from sparkctl import edge
+from sparkctl.cli.hold import holder
 from sparkctl.cli.session import Session, verb
 from sparkctl.console import Column
-from sparkctl.errors import UsageFault
+from sparkctl.errors import Refused, UsageFault
 
 app = typer.Typer(rich_markup_mode=None)
 
 DEFAULT_SCENARIO = "healthy"
 
 
-def practice(session: Session, scenario: str | None, *, start: bool) -> Cluster:
-    """Return the practice cluster of this state folder, started or restarted with `scenario` where needed."""
+def practice(session: Session, scenario: str | None, *, start: bool = True, restart: bool = True) -> Cluster:
+    """Return the practice cluster of this state folder.
+
+    One is started where `start` and none runs; one with another scenario is started anew where `restart`.
+    """
     home = session.state / "rehearsal"
     running = practice_cluster.find(home)
-    if running and scenario in {None, running.scenario}:
+    if running and (scenario in {None, running.scenario} or not restart):
         return running
     if not start:
         raise UsageFault(
             f"no practice cluster runs in {home}",
             hint="start one with sparkctl rehearse up, or boot --rehearsal",
         )
+    _refuse_while_in_use(session)
     if running:
         session.console.say(f"restarting the practice cluster: {running.scenario} becomes {scenario}")
         practice_cluster.lower(home)
@@ -41,7 +46,7 @@ def up(
     scenario: Annotated[str, typer.Option("--scenario", help="What the nodes show.")] = DEFAULT_SCENARIO,
 ) -> int:
     """Start four practice nodes on this machine, or restart them with another scenario."""
-    found = practice(session, scenario, start=True)
+    found = practice(session, scenario)
     session.console.show(
         f"practice cluster up: {', '.join(found.nodes)}; scenario {found.scenario}, pace {found.pace:g}x, simulated\n"
         f"inventory: {found.inventory}"
@@ -54,8 +59,8 @@ def up(
 @verb
 def down(session: Session) -> int:
     """Stop the practice nodes and everything they started."""
-    home = session.state / "rehearsal"
-    practice_cluster.lower(home)
+    _refuse_while_in_use(session)
+    practice_cluster.lower(session.state / "rehearsal")
     session.console.show("practice cluster down: no process of it is left")
     session.console.answer({"ok": True, "simulated": True})
     return 0
@@ -88,6 +93,16 @@ def scenarios(session: Session) -> int:
     )
     session.console.answer({"scenarios": [{"name": one.name, "about": one.about} for one in known]})
     return 0
+
+
+def _refuse_while_in_use(session: Session) -> None:
+    """Keep a cluster from being taken from under a boot, a bench or a climb."""
+    pid = holder(session.state)
+    if pid:
+        raise Refused(
+            f"the practice line is in use by another sparkctl (pid {pid})",
+            hint="wait until it is done, or stop it",
+        )
 
 
 def _told(found: Cluster) -> dict[str, object]:

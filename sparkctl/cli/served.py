@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from bootcheck import floors as floors_module
 from bootcheck.floors import Floors
-from launcher import command
+from launcher.command import placeholder_faults
 from launcher.overlay import Settings, overlay
 from launcher.recipe import EngineFacts, Recipe, unknown_flags
 from sparkctl import content, edge
@@ -71,7 +71,9 @@ def read_recipe(name: str) -> tuple[Recipe, EngineFacts]:
         f"$.args.{flag}: unknown key; {engine.engine} {engine.version} has no such flag"
         for flag in unknown_flags(recipe, engine)
     ]
-    faults.extend(command.placeholder_faults(recipe))
+    faults.extend(
+        f"$.{fault}" for name, text in recipe.env.items() for fault in placeholder_faults(name, text)
+    )
     if faults:
         raise FileFault(
             "\n".join(f"{path}: {fault}" for fault in faults),

@@ -32,7 +32,8 @@ class Session:
     inventory_path: Path
     clock: Clock = field(default_factory=system_clock)
     simulated: bool = False
-    pace: float = 1.0
+    scenario: str | None = None
+    pace: float | None = None
 
     def inventory(self) -> Inventory:
         """Read the inventory."""
@@ -52,14 +53,14 @@ class Session:
         stamp = re.sub(r"[-:Z]", "", self.clock.today()).replace("T", "-")
         return f"{noun}-{stamp}-{uuid.uuid4().hex[:4]}"
 
-    def rehearse(self, scenario: str | None, *, start: bool = True) -> None:
-        """Work on the practice cluster from here on; it is started when `start` and none is up."""
-        from sparkctl.cli import rehearse  # noqa: PLC0415  # asyncssh and its kin load only when wanted
+    def rehearse(self, scenario: str | None, *, start: bool = True, restart: bool = True) -> None:
+        """Work on the practice cluster from here on; see `rehearse.practice` for `start` and `restart`."""
+        from sparkctl.cli import rehearse  # noqa: PLC0415  # the practice cluster loads only when wanted
 
-        cluster = rehearse.practice(self, scenario, start=start)
+        cluster = rehearse.practice(self, scenario, start=start, restart=restart)
         self.inventory_path = cluster.inventory
         self.clock = PacedClock(pace=cluster.pace)
-        self.pace = cluster.pace
+        self.scenario, self.pace = cluster.scenario, cluster.pace
         self.simulated = True
         self.console.say(
             f"practice cluster, scenario {cluster.scenario}, pace {cluster.pace:g}x: everything here is simulated"
@@ -126,10 +127,12 @@ ScenarioOption = Annotated[
 ]
 
 
-def practise(session: Session, rehearsal: bool, scenario: str | None, *, start: bool = True) -> None:
+def practise(
+    session: Session, rehearsal: bool, scenario: str | None, *, start: bool = True, restart: bool = True
+) -> None:
     """Turn to the practice cluster if asked to; a scenario alone is a mistake worth naming."""
     if rehearsal:
-        session.rehearse(scenario, start=start)
+        session.rehearse(scenario, start=start, restart=restart)
     elif scenario is not None:
         raise UsageFault(
             "--scenario says what the practice cluster shows, and this is not one", hint="add --rehearsal"

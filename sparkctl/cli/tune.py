@@ -21,7 +21,7 @@ from tuner.climb import Climb
 from tuner.ladder import name_of
 from tuner.lever import Ladder
 from tuner.verdict import answer
-from tuner.workload import Workload
+from tuner.workload import Workload, quantities
 
 DEFAULT_LADDER = "demo"
 
@@ -42,7 +42,7 @@ def tune(
     scenario: ScenarioOption = None,
 ) -> int:
     """Climb a ladder of levers with bounded error."""
-    practise(session, rehearsal, scenario)
+    practise(session, rehearsal, scenario, restart=not plan)
     chosen, rungs, workload = _read(session, line, ladder)
     if plan:
         return _show_plan(session, chosen, rungs, boots)
@@ -56,21 +56,24 @@ def _read(session: Session, line: str | None, ladder: str) -> tuple[Served, Ladd
     rungs = edge.read(path, Ladder)
     chosen = served.choose(session, line, rungs.recipe, None)
     workload = read_workload(rungs.workload)
-    measured = frozenset(name for cell in workload.cells for name in cell.metrics)
     faults = levers.check(
-        rungs, lambda key, value: find_fault(chosen.recipe, key, value, chosen.engine), measured
+        rungs,
+        lambda key, value: find_fault(chosen.recipe, key, value, chosen.engine),
+        quantities(workload),
     )
     if faults:
         raise FileFault(
             "\n".join(f"{path}: {fault}" for fault in faults),
             hint="sparkctl boot --plan shows every key of the recipe; docs/formats.md describes ladders",
         )
+    for lever in rungs.levers:
+        chosen.with_settings(lever.set)
     return chosen, rungs, workload
 
 
 def _show_plan(session: Session, chosen: Served, rungs: Ladder, boots: int | None) -> int:
     first = steps.next_step(rungs, ())
-    most = len(rungs.levers) * 2 * rungs.boots.most
+    most = sum(one.kind == "speed" for one in rungs.levers) * 2 * rungs.boots.most
     session.console.table(
         (
             *(Column(title=title) for title in ("lever", "kind")),
@@ -89,7 +92,7 @@ def _show_plan(session: Session, chosen: Served, rungs: Ladder, boots: int | Non
     )
     session.console.show(
         f"ladder {rungs.name} on line {chosen.line.name}: {len(rungs.levers)} levers, each at least "
-        f"{rungs.boots.least} boots on either side, at most {most} boots in all"
+        f"{rungs.boots.least} measured boots on either side, at most {most} in all; voids and failures come on top"
         + (f", stopped after {boots}" if boots else "")
     )
     session.console.answer(

@@ -44,15 +44,15 @@ def test_a_healthy_line_passes_every_gate(scene: MakeScene) -> None:
     assert len(found) == 4 * (1 + len(gates.GATES))
 
 
-def test_settled_lets_nothing_through(scene: MakeScene) -> None:
-    """After settling even what settling could cure forbids the launch."""
-    made = scene({"spark-a1": {"memory": {"stdout": "nonsense"}}})
-    found = gates.judge(made)
-    assert gates.blocking(found, made, settled=False) == ()
-    assert {one.gate for one in gates.blocking(found, made, settled=True)} == {
-        "memory-available",
-        "memory-free",
-    }
+def test_settling_cures_failures_and_never_unknowns(scene: MakeScene) -> None:
+    """A full page cache lets a boot go on to settle and no further; memory that cannot be read stops it at once."""
+    both = {"memory-available", "memory-free"}
+    case = json.loads((Path(__file__).parent / "cases" / "memory" / "cache_heavy.json").read_text())
+    cached = scene({"spark-a1": {"memory": {"stdout": case["stdout"]}}})
+    assert gates.blocking(gates.judge(cached), cached, settled=False) == ()
+    assert {one.gate for one in gates.blocking(gates.judge(cached), cached, settled=True)} == both
+    unread = scene({"spark-a1": {"memory": {"stdout": "nonsense"}}})
+    assert {one.gate for one in gates.blocking(gates.judge(unread), unread, settled=False)} == both
 
 
 def test_the_worst_verdict_decides() -> None:

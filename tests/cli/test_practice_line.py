@@ -87,16 +87,17 @@ def test_a_rank_that_cannot_start_is_named_with_its_error(practice: Program) -> 
     assert practice("status", "--rehearsal", "--json").document["state"] == "down"
 
 
-def test_ctrl_c_leaves_no_half_line(practice: Program) -> None:
-    """An interrupt while ranks start ends with exit 3 and every rank stopped."""
+@pytest.mark.parametrize("moment", ["settle: spark-a0", "launch: spark-a3"])
+def test_ctrl_c_leaves_no_half_line(practice: Program, moment: str) -> None:
+    """An interrupt while an old line is stopped, or while ranks start, ends with exit 3 and every rank stopped."""
+    assert practice("boot", "--rehearsal").code == 0, "there must be an old line to stop"
     running = practice.start("boot", "--rehearsal", "--verbose")
     assert running.stderr is not None
-    for text in running.stderr:
-        if "launch" in text:
-            break
+    assert any(moment in text for text in running.stderr), "the boot ended before it came so far"
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=120)
     assert running.returncode == 3, err
+    assert "\nhint: " in err
     assert practice("status", "--rehearsal", "--json").document["state"] == "down"
 
 
@@ -108,10 +109,12 @@ def test_one_controller_at_a_time(practice: Program) -> None:
     while lock.read_text() != str(running.pid) and time.monotonic() < until:
         time.sleep(0.05)
     refused = practice("down", "--rehearsal")
+    lowered = practice("rehearse", "down")
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=120)
     assert refused.code == 1
     assert f"in use by another sparkctl (pid {running.pid})" in refused.err
+    assert lowered.code == 1, "nor is the practice cluster taken from under it"
 
 
 @pytest.mark.parametrize(

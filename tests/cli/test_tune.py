@@ -14,6 +14,7 @@ from .conftest import Program
 pytestmark = pytest.mark.cluster
 
 LADDER = str(Path(__file__).parent / "ladders" / "short.yml")
+PRIMARY = ("c1_per_stream_tok_s", "c6_agg_tok_s")
 TUNE = ("tune", "--line", "A", "--rehearsal", "--ladder", LADDER, "--json")
 
 
@@ -27,8 +28,8 @@ def test_a_killed_climb_is_resumed_to_the_same_verdicts(practice: Program) -> No
     time.sleep(2)  # somewhere inside the third boot
     running.send_signal(signal.SIGKILL)
     running.communicate()
-    before = [row for row in journal.read().rows if row.kind == "bench"]
-    assert len(before) == 2
+    kept = journal.read().rows
+    assert sum(row.kind == "bench" for row in kept) == 2
 
     ended = practice(*TUNE, "--resume", limit_s=400)
     assert ended.code == 0, ended.err
@@ -39,13 +40,13 @@ def test_a_killed_climb_is_resumed_to_the_same_verdicts(practice: Program) -> No
     ]
     assert document["stack"] == ["nccl-channels"]
     assert document["simulated"] is True
-    low = document["verdicts"][0]["metrics"]["c1_per_stream_tok_s"]["low"]
-    assert 1.0 < low < document["verdicts"][0]["metrics"]["c1_per_stream_tok_s"]["estimate"]
+    metrics = document["verdicts"][0]["metrics"]
+    assert any(1.0 < metrics[name]["low"] <= metrics[name]["estimate"] for name in PRIMARY), (
+        "no bound proves a gain"
+    )
 
     rows = journal.read().rows
-    assert [row.hash for row in rows[: before[-1].n]] == [
-        row.hash for row in journal.read().rows[: before[-1].n]
-    ]
+    assert rows[: len(kept)] == kept
     (climb,) = climbs(rows)
     assert climb.ended is not None
     assert len({trial.boot for trial in climb.trials}) == len(climb.trials) == document["boots"]

@@ -1,10 +1,11 @@
 """What a user can get wrong without any node: one clear message with a place and a remedy, and exit 2 or 1."""
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from sparkctl.cli import VERBS, build, run
+from sparkctl.cli import VERBS, Verb, build, run
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = (ROOT / "inventory.example.yml").read_text()
@@ -150,12 +151,15 @@ def test_an_error_is_a_document_under_json(folder: Path, capsys: pytest.CaptureF
     assert "no.yml" in document["error"]["message"]
 
 
-def test_the_list_of_verbs_says_what_each_verb_says(capsys: pytest.CaptureFixture[str]) -> None:
-    """The table that stands in for verbs not yet imported has the first line of each verb's own help."""
-    for verb in VERBS:
-        assert run([verb.name, "--help"]) == 0
-        told = " ".join(capsys.readouterr().out.split())
-        assert verb.about in told
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_the_list_of_verbs_says_what_each_verb_says(verb: Verb) -> None:
+    """The table that stands in for verbs not yet imported has the first line of each verb's own docstring."""
+    module = import_module(f"sparkctl.cli.{verb.module}")
+    if verb.group:
+        assert verb.about
+        assert module.app.registered_commands
+    else:
+        assert (getattr(module, verb.name).__doc__ or "").splitlines()[0] == verb.about
 
 
 def test_every_verb_takes_the_shared_options() -> None:

@@ -26,7 +26,7 @@ def test_a_rank_starts_as_its_golden_file_says(rank: int, recipe: Recipe, line: 
 
 
 def test_graph_sizes_are_those_of_the_field() -> None:
-    """With k = 5, 8 sequences give the sizes that the public launch lists (field/recipes.md 2.1)."""
+    """With k = 5, 8 sequences give the sizes that the public launch lists (tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark)."""
     assert graph_sizes(8, 5) == (5, 6, 10, 12, 15, 18, 20, 24, 25, 30, 35, 36, 40, 42, 48)
 
 
@@ -64,10 +64,9 @@ def test_structured_arguments_are_json(recipe: Recipe, line: Line) -> None:
 
 def test_an_unknown_placeholder_is_a_fault(recipe: Recipe) -> None:
     """A hole in the environment that nothing fills is named with the ones there are."""
-    broken = dataclasses.replace(recipe, env={"X": "{fabric_adress}"})
-    (fault,) = placeholder_faults(broken)
-    assert "$.env.X: unknown placeholder {fabric_adress}" in fault
-    assert placeholder_faults(recipe) == ()
+    (fault,) = placeholder_faults("X", "{fabric_adress}")
+    assert "env.X: unknown placeholder {fabric_adress}; wanted one of fabric_address" in fault
+    assert all(placeholder_faults(name, text) == () for name, text in recipe.env.items())
 
 
 def test_the_recipe_knows_its_engine(recipe: Recipe, engine: object) -> None:

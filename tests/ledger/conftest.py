@@ -40,12 +40,17 @@ class Story:
         body: dict[str, Json] = {"climb": climb, "ladder": "quick", "recipe": "flash", "levers": levers}
         return self.add("plan", body | digests | more)
 
-    def boot(self, climb: str | None, on: Sequence[str], *, why: str = "") -> Row:
-        """Boot; with `why` it failed."""
+    def boot(self, climb: str | None, on: Sequence[str], *, why: str = "", void: bool = False) -> Row:
+        """Boot; with `why` it failed, or a gate stopped it when that is `void`."""
         self.boots += 1
-        return self.add(
-            "boot", {"boot": f"b{self.boots}", "climb": climb, "on": on, "ok": not why, "why": why}
-        )
+        body: dict[str, Json] = {
+            "boot": f"b{self.boots}",
+            "climb": climb,
+            "on": on,
+            "ok": not why,
+            "why": why,
+        }
+        return self.add("boot", body | ({"void": True} if void else {}))
 
     def bench(self, climb: str | None, on: Sequence[str], value: float, *, voids: Sequence[str] = ()) -> Row:
         """Boot and measure one metric."""

@@ -11,7 +11,7 @@ from ledger import bodies, record
 from ledger.best import best
 from ledger.codec import decode, encode
 from ledger.entry import chain
-from ledger.history import open_climb, told
+from ledger.history import last_climb, told
 from ledger.journal import Journal
 from ledger.render import render
 from sparkctl import edge
@@ -21,7 +21,7 @@ from tuner.lever import Boots, Guard, Ladder, Lever
 from tuner.metrics import Metric
 from tuner.request import Bench, Request
 from tuner.statistics import Comparison
-from tuner.verdict import Verdict
+from tuner.verdict import Verdict, answer
 from tuner.workload import Workload
 
 AT = "2026-09-11T11:38:00Z"
@@ -100,14 +100,15 @@ def _planned(path: Path) -> Journal:
         workload_digest="w",
         seed=7,
         pace=40.0,
+        scenario="calm",
     )
     journal.append("plan", "A", plan, AT)
     return journal
 
 
 def _resumed(journal: Journal, most: int | None = None) -> Climb:
-    """Go on with the open climb for at most that many boots, then break off as an interrupt does."""
-    found = open_climb(journal.read().rows, "A", simulated=True)
+    """Go on with the last climb for at most that many boots, then break off as an interrupt does."""
+    found = last_climb(journal.read().rows, "A", simulated=True)
     assert found is not None
     left: Iterator[int] = count() if most is None else iter(range(most))
 
@@ -143,7 +144,10 @@ def test_a_climb_ends_up_in_the_report(tmp_path: Path) -> None:
     end = record.ended(climb="c1", stack=found.stack, why=found.why, simulated=True)
     journal.append("note", "A", end, AT)
     rows = journal.read().rows
-    assert open_climb(rows, "A", simulated=True) is None
+    assert (bodies.plan(rows[0].body).pace, bodies.plan(rows[0].body).scenario) == (40.0, "calm")
+    ended = last_climb(rows, "A", simulated=True)
+    assert ended is not None
+    assert ended.ended is not None
     (line,) = best(rows)
     assert line.stack == ("ROCE",)
     assert line.figures[0].mean == pytest.approx(60 * 1.08, rel=0.01)
@@ -160,7 +164,7 @@ def test_a_retracted_boot_is_decided_anew(tmp_path: Path) -> None:
         row.n for row in journal.read().rows if row.body.get("on") == ["ROCE"] and row.kind == "bench"
     )
     journal.append("retract", "A", record.retraction(gone, why="the wrong image", simulated=True), AT)
-    found = open_climb(journal.read().rows, "A", simulated=True)
+    found = last_climb(journal.read().rows, "A", simulated=True)
     assert found is not None
     standing = replay(LADDER, found.trials)
     assert told(found, standing.verdicts) == len(standing.verdicts) < 3
@@ -192,8 +196,9 @@ def test_what_is_not_known_yet_is_null() -> None:
         wanted=3,
     )
     body = record.judged(verdict, climb="c1", simulated=True)
-    row = chain(None, kind="verdict", line="A", body=body, at=AT)
-    (effect,) = bodies.verdict(decode(encode(row)).body).effects
+    row = decode(encode(chain(None, kind="verdict", line="A", body=body, at=AT)))
+    assert row.body == {"simulated": True, "climb": "c1", **answer(verdict)}
+    (effect,) = bodies.verdict(row.body).effects
     assert (effect.estimate, effect.low, effect.high) == (None, 0.0, None)
 
 

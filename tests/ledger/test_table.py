@@ -65,6 +65,16 @@ def test_every_kind_of_row_is_listed() -> None:
     assert told["retract"] == f"row {gone.n}: it was spark-a2"
 
 
+def test_a_boot_that_a_gate_stopped_is_listed_as_void(story: "Story") -> None:
+    """The list tells it from a boot that failed."""
+    story.boot("c1", ["ROCE"], why="gate gemv: measured 70", void=True)
+    story.boot("c1", ["ROCE"], why="rank 2 left with 1")
+    assert [one.about for one in listed(story.rows)] == [
+        "b1 ROCE: void: gate gemv: measured 70",
+        "b2 ROCE: failed: rank 2 left with 1",
+    ]
+
+
 def test_reported_rows_keep_their_label() -> None:
     """Each imported row says reported, one boot, and whose verdict it is."""
     (file,) = reported(V1.read().rows)

@@ -91,7 +91,10 @@ def test_all_faults_come_at_once() -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=5) | st.booleans() | st.integers(), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -118,9 +121,20 @@ def test_files_that_cannot_be_read_are_faults(tmp_path: Path) -> None:
         edge.read(tmp_path / "bytes.yml", Sheet)
 
 
+def test_a_key_stands_once_and_a_date_is_text(tmp_path: Path) -> None:
+    """YAML keeps the last of two equal keys without a word, and turns 2026-12-05 into a date: ours does neither."""
+    path = tmp_path / "x.yml"
+    path.write_text("a: 1\nb: {c: 1, c: 2}\n")
+    with pytest.raises(FileFault, match=r"not YAML \(line 2\): the key c stands twice"):
+        edge.read_raw(path)
+    path.write_text("a: 2026-12-05\nb: 2026-13-45\n")
+    assert edge.read_raw(path) == {"a": "2026-12-05", "b": "2026-13-45"}
+
+
 def test_an_option_value_is_yaml() -> None:
     """8 is a number, "8" text, and what cannot be read says which option it was."""
     assert edge.parse_value("8", source="--set a=8") == 8
     assert edge.parse_value('"8"', source="x") == "8"
+    assert edge.parse_value("2026-13-45", source="x") == "2026-13-45"
     with pytest.raises(UsageFault, match="--set a"):
         edge.parse_value("{", source="--set a={")

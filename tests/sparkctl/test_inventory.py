@@ -62,13 +62,14 @@ all:
     assert [(node.user, node.port) for node in nodes] == [("everyone", 2), ("everyone", 3)]
 
 
-def test_known_hosts_is_relative_to_the_inventory(tmp_path: Path) -> None:
-    """A known_hosts beside the inventory is found from any folder."""
-    path = tmp_path / "inventory.yml"
-    text = (
-        (ROOT / "inventory.example.yml")
-        .read_text()
-        .replace("# known_hosts: known_hosts", "known_hosts: known_hosts")
+def test_known_hosts_is_relative_to_the_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A known_hosts or a key beside the inventory is found from any folder, by a child process elsewhere too."""
+    text = (ROOT / "inventory.example.yml").read_text()
+    text = text.replace("# known_hosts: known_hosts", "known_hosts: known_hosts").replace(
+        "~/.ssh/id_ed25519", "key"
     )
-    path.write_text(text)
-    assert inventory.read(path).line("A").known_hosts == str(tmp_path / "known_hosts")
+    (tmp_path / "inventory.yml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    line = inventory.read(Path("inventory.yml")).line("A")
+    assert line.known_hosts == str(tmp_path / "known_hosts")
+    assert line.head.key_file == str(tmp_path / "key")

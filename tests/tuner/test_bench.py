@@ -89,7 +89,7 @@ def test_streams_of_a_round_are_in_flight_together(server: Any, small: Workload)
 
 def test_result_says_what_it_is(server: Any, small: Workload) -> None:
     """The bench carries the workload's digest, its run tag and the client's own share of a core."""
-    server.script = lambda _: (200, [delta("a"), 0.05, delta("b", "stop"), usage(9, 2), DONE])
+    server.script = lambda _: (200, [delta("a"), 0.05, delta("b", "length"), usage(9, 160), DONE])
     found = bench(server, small)
     assert (found.workload_digest, found.run_tag) == (digest(small), "t")
     assert 0 < found.client_cpu_share <= 1.5
@@ -157,13 +157,26 @@ def test_nobody_there_is_unclear(small: Workload) -> None:
         )
 
 
-def test_address_that_is_none_is_a_usage_fault(small: Workload) -> None:
-    """A port that is no number is the user's to mend."""
-    with pytest.raises(UsageFault, match="not an address"):
-        run(
-            Endpoint(url="http://host:port", model="m"),
-            small,
-            run_tag="t",
-            clock=PacedClock(),
-            report=lambda _: None,
-        )
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://host:port", "Invalid port"),
+        ("http://127.0.0.1:99999", "the port is 99999, wanted 1 to 65535"),
+        ("http://127.0.0.1:0", "the port is 0, wanted 1 to 65535"),
+        ("http://127.0.0.1:-1", "the port is -1, wanted 1 to 65535"),
+        ("10.0.0.1:8000", "the scheme is missing, wanted http or https"),
+        ("localhost:8000", "the scheme is localhost, wanted http or https"),
+        ("ftp://10.0.0.1", "the scheme is ftp, wanted http or https"),
+        ("", "the scheme is missing"),
+        ("http://", "no host"),
+        ("http:///v1", "no host"),
+        ("http://xn--:8000", "A-label"),
+        ("http://10.0.0.1:8000/?a=b", "a query or fragment"),
+    ],
+)
+def test_address_that_is_none_is_a_usage_fault(small: Workload, url: str, said: str) -> None:
+    """Whatever is wrong with it is the user's to mend: exit 2 with how to write one, before anything is sent."""
+    with pytest.raises(UsageFault, match="not an address") as caught:
+        run(Endpoint(url=url, model="m"), small, run_tag="t", clock=PacedClock(), report=lambda _: None)
+    assert said in caught.value.message
+    assert "http://HOST:PORT" in caught.value.hint

@@ -1,6 +1,9 @@
 """Ladders: what ships, and what is refused."""
 
-from dataclasses import replace
+import hashlib
+import json
+import math
+from dataclasses import asdict, replace
 from functools import partial
 
 import pytest
@@ -8,10 +11,10 @@ import pytest
 from launcher.overlay import find_fault
 from launcher.recipe import EngineFacts, Recipe
 from sparkctl import content, edge
-from tuner.lever import Boots, Guard, Ladder, Setting, check
-from tuner.workload import Workload, metric_names
+from tuner.lever import Boots, Guard, Ladder, Setting, check, digest
+from tuner.workload import Quantity, Workload, quantities
 
-MEASURED = frozenset({"a", "prefill_47k_tok_s"})
+MEASURED: dict[str, Quantity] = {"a": "per_stream", "prefill_47k_tok_s": "prefill"}
 
 
 def fault_of(key: str, _: Setting) -> str:
@@ -28,7 +31,7 @@ def test_every_ladder_that_ships_fits_its_recipe_and_workload() -> None:
         workload = edge.read(content.prompts(ladder.workload), Workload)
         recipe = edge.read(content.recipe(ladder.recipe), Recipe)
         engine = edge.read(content.engines()[f"{recipe.engine.kind}-{recipe.engine.version}"], EngineFacts)
-        assert check(ladder, partial(_fault, recipe, engine), metric_names(workload)) == ()
+        assert check(ladder, partial(_fault, recipe, engine), quantities(workload)) == ()
         assert all(lever.about and lever.source and lever.credit for lever in ladder.levers)
 
 
@@ -70,6 +73,33 @@ def test_faults_are_told_with_their_paths_all_at_once(ladder: Ladder) -> None:
     )
 
 
+def test_a_metric_of_which_less_is_better_is_refused(ladder: Ladder, quick: Workload) -> None:
+    """Every bar asks for more, so a slower first token would count as a gain and a faster one break a guard."""
+    wrong = replace(
+        ladder,
+        primary=("c6_agg_tok_s", "c1_ttft_s"),
+        guards=(Guard(metric="c1_ttft_s", most_loss=0.05),),
+    )
+    reason = (
+        "c1_ttft_s is a ttft, of which less is better, and every bar asks for more; wanted one of "
+        "c1_per_stream_tok_s, c6_agg_tok_s, c6_per_stream_tok_s, prefill_47k_tok_s"
+    )
+    assert check(wrong, lambda *_: "", quantities(quick)) == (
+        f"$.primary[1]: {reason}",
+        f"$.guards[0].metric: {reason}",
+    )
+
+
+def test_digest_is_the_hash_of_canonical_json_and_sees_every_change(ladder: Ladder) -> None:
+    """Anyone can recompute it from the file, and another bar or setting is another ladder."""
+    text = json.dumps(asdict(ladder), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert digest(ladder) == hashlib.sha256(text.encode()).hexdigest()
+    first, *others = ladder.levers
+    changed = replace(first, set={"env.NCCL_MAX_NCHANNELS": "4"})
+    assert digest(replace(ladder, error=0.1)) != digest(ladder)
+    assert digest(replace(ladder, levers=(changed, *others))) != digest(ladder)
+
+
 def test_values_that_are_wrong_alone_are_refused_at_once(ladder: Ladder) -> None:
     """Bars outside their range and empty parts never become a ladder."""
     with pytest.raises(ValueError, match="least is 3 and most is 2"):
@@ -80,6 +110,9 @@ def test_values_that_are_wrong_alone_are_refused_at_once(ladder: Ladder) -> None
         replace(ladder, error=5)
     with pytest.raises(ValueError, match="min_gain is -1"):
         replace(ladder, min_gain=-1)
+    for wild in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="min_gain is"):
+            replace(ladder, min_gain=wild)
     with pytest.raises(ValueError, match="one lever"):
         replace(ladder, levers=())
     with pytest.raises(ValueError, match="sets nothing"):

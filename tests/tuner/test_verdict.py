@@ -2,13 +2,14 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tuner.lever import Ladder
+from tuner.statistics import Comparison
 from tuner.verdict import Evidence, Verdict, alpha, answer, judge, seed_rule, unmeasured
 
 CASES = sorted((Path(__file__).parent / "data" / "verdicts").glob("*.json"))
@@ -76,6 +77,26 @@ def test_answer_has_the_agreed_keys_and_is_plain_json(ladder: Ladder) -> None:
     assert metric["estimate"] == pytest.approx(62 / 57)
     assert (metric["low"], metric["high"]) == (0.0, None)
     assert "need >= 2 boots" in metric["warnings"][0]
+
+
+def test_answer_holds_the_whole_verdict(ladder: Ladder) -> None:
+    """Every field of the verdict and of its comparisons is there, so a row of the ledger can reproduce them."""
+    found = judged(ladder, "accept_one_primary")
+    assert found is not None
+    shown = answer(found)
+    names = {"boots_wanted" if one.name == "wanted" else one.name for one in fields(Verdict)}
+    assert shown.keys() == names
+    assert shown["boots_wanted"] == found.wanted
+    metrics = shown["metrics"]
+    assert isinstance(metrics, dict)
+    for name, comparison in found.metrics.items():
+        assert Comparison(**{**metrics[name], "warnings": tuple(metrics[name]["warnings"])}) == comparison
+
+
+def test_answer_spells_out_what_utf_8_has_no_word_for(ladder: Ladder) -> None:
+    """A reason may quote a server's broken text; it must not cost the row or the answer."""
+    broken = unmeasured(ladder.levers[0], "reject", "half a pair: \ud83d")
+    assert answer(broken)["why"] == "half a pair: \\ud83d"
 
 
 def test_lever_that_was_not_booted_has_no_figures(ladder: Ladder) -> None:

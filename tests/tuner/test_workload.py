@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, replace
 
 import pytest
 
-from tuner.workload import WARM_UP, Workload, digest, filler_text, metric_names, rounds
+from tuner.workload import WARM_UP, Quantity, Workload, digest, filler_text, quantities, rounds
 
 
 def test_every_prompt_starts_with_a_tag_that_occurs_once(quick: Workload) -> None:
@@ -60,6 +61,55 @@ def test_workload_refuses_what_it_cannot_send(quick: Workload) -> None:
         replace(quick, cells=(decode, replace(decode, name="again")))
 
 
-def test_metric_names_are_those_of_the_public_ladder(quick: Workload) -> None:
-    """The quick workload gives the three figures that ladders are judged by."""
-    assert {"c1_per_stream_tok_s", "c6_agg_tok_s", "prefill_47k_tok_s"} <= metric_names(quick)
+def test_a_workload_without_cells_is_refused(quick: Workload) -> None:
+    """There would be nothing to send."""
+    with pytest.raises(ValueError, match="no cells, wanted at least one"):
+        replace(quick, cells=())
+
+
+@pytest.mark.parametrize("tokens", [-1, 0, 99])
+def test_a_prefill_prompt_must_be_more_than_its_tag(quick: Workload, tokens: int) -> None:
+    """Nothing can be divided by 0 planned tokens, and of a few dozen most are tag and template."""
+    with pytest.raises(ValueError, match=rf"prompt_tokens is {tokens}, wanted at least 100"):
+        replace(quick.cells[2], prompt_tokens=tokens)
+
+
+@pytest.mark.parametrize(
+    ("cell", "quantity"), [(0, "prefill"), (1, "prefill"), (2, "per_stream"), (2, "aggregate")]
+)
+def test_a_cell_gives_only_what_it_can_tell(quick: Workload, cell: int, quantity: Quantity) -> None:
+    """One token has no rate between tokens; a question of a few words does not time its reading."""
+    with pytest.raises(ValueError, match=f"gives no {quantity}, only"):
+        replace(quick.cells[cell], metrics={"x": quantity})
+    assert replace(quick.cells[cell], metrics={"x": "ttft"}).metrics == {"x": "ttft"}
+
+
+def test_a_cell_without_a_metric_is_refused(quick: Workload) -> None:
+    """Its requests would be sent for nothing."""
+    with pytest.raises(ValueError, match="gives no metric"):
+        replace(quick.cells[0], metrics={})
+
+
+@pytest.mark.parametrize("wild", [0.0, -1.0, math.nan, math.inf])
+def test_times_and_sizes_are_finite_and_above_0(quick: Workload, wild: float) -> None:
+    """YAML knows .nan and .inf; neither is a limit nor a length."""
+    with pytest.raises(ValueError, match="limit_s is"):
+        replace(quick, limit_s=wild)
+    with pytest.raises(ValueError, match="characters_a_token is"):
+        replace(quick.filler, characters_a_token=wild)
+
+
+@pytest.mark.parametrize("field", ["model", "messages", "max_tokens", "n", "stream", "stream_options"])
+def test_the_body_leaves_alone_what_figures_rest_on(quick: Workload, field: str) -> None:
+    """A body that switched streaming or usage off, or changed the length, would spoil each bench; others may be set."""
+    with pytest.raises(ValueError, match=f"body: {field} is set by the bench itself"):
+        replace(quick, body={field: 1})
+    assert replace(quick, body={"temperature": 0.6}).body == {"temperature": 0.6}
+
+
+def test_quantities_are_those_of_the_public_ladder(quick: Workload) -> None:
+    """The quick workload gives the three figures that ladders are judged by, each read as its name says."""
+    found = quantities(quick)
+    assert found["c1_per_stream_tok_s"] == "per_stream"
+    assert found["c6_agg_tok_s"] == "aggregate"
+    assert found["prefill_47k_tok_s"] == "prefill"
