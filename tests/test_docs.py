@@ -1,0 +1,51 @@
+"""The documents keep up with the program: the README's block, the verbs they name, the links they follow."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkctl.cli import VERBS, run
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def test_the_readmes_block_is_rendered_from_the_demos_ledger(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`report --check` accepts the README against the ledger in docs/demo, whose chain is whole."""
+    (tmp_path / "ledger.jsonl").write_bytes((ROOT / "docs" / "demo" / "ledger.jsonl").read_bytes())
+    assert run(["ledger", "verify", "--state", str(tmp_path)]) == 0
+    assert run(["report", "--check", "--readme", str(ROOT / "README.md"), "--state", str(tmp_path)]) == 0
+    assert "up to date" in capsys.readouterr().out
+
+
+def test_the_list_of_modules_is_current() -> None:
+    """docs/architecture.md has the first sentence of every module."""
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "architecture"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_names_verbs_and_files_that_exist(page: Path) -> None:
+    """Every `sparkctl <verb>` of a page is a verb, and every relative link leads to a file."""
+    text = page.read_text()
+    known = {verb.name for verb in VERBS}
+    named = set(re.findall(r"(?:`|\$ |^    )sparkctl ([a-z]+)", text, re.MULTILINE))
+    assert named <= known
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):
+        assert (page.parent / target).exists(), f"{target} is not there"
+
+
+def test_the_readme_shows_every_verb() -> None:
+    """A verb that the README does not name would not be found."""
+    text = (ROOT / "README.md").read_text()
+    assert all(f"`{verb.name}" in text for verb in VERBS)
