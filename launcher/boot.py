@@ -130,7 +130,10 @@ class _Ritual:
         self._tell("check", "began")
         plan = self.plan
         scene = check(
-            plan.line, plan.recipe, plan.floors, lambda answer: self._tell("check", "tells", answer.host)
+            plan.line,
+            plan.recipe,
+            plan.floors,
+            lambda answer: self._tell("check", "tells", ansible.describe(answer)),
         )
         return self._judge("check", scene, settled=False)
 
@@ -143,7 +146,10 @@ class _Ritual:
             "probe_tables": collect.tables(plan.line, plan.recipe.engine.image, round(plan.floors.mtu.value)),
         }
         answers = ansible.run(
-            "boot", plan.line, variables, report=lambda one: self._tell("settle", "tells", one.host)
+            "boot",
+            plan.line,
+            variables,
+            report=lambda one: self._tell("settle", "tells", ansible.describe(one)),
         )
         return self._judge(
             "settle", _scene(plan.line, plan.floors, collect.bundle(plan.line, answers)), settled=True

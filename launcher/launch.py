@@ -48,18 +48,16 @@ def start(line: Line, commands: tuple[RankCommand, ...], clock: Clock, report: R
         },
         "rank_settle_s": clock.real_s(3.0),
     }
-    answers = ansible.run("launch", line, variables, report=lambda answer: report(_tell(answer)))
+    answers = ansible.run("launch", line, variables, report=lambda answer: report(ansible.describe(answer)))
     return _first_fault(answers)
 
 
 def stop(line: Line, report: Report) -> Outcome:
     """Stop the head, then the workers, and prove that no container of the line is left on any node."""
     variables = {"stop_order": [node.name for node in line.nodes], "line": line.name}
-    return _first_fault(ansible.run("stop", line, variables, report=lambda answer: report(_tell(answer))))
-
-
-def _tell(answer: Answer) -> str:
-    return f"{answer.host}: {answer.task}" if answer.status == "ok" else ""
+    return _first_fault(
+        ansible.run("stop", line, variables, report=lambda answer: report(ansible.describe(answer)))
+    )
 
 
 def _first_fault(answers: tuple[Answer, ...]) -> Outcome:

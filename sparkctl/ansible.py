@@ -24,6 +24,9 @@ from sparkctl.line import Line
 
 Status = Literal["ok", "failed", "unreachable", "skipped"]
 
+# Ansible's own task before a role with argument specs.
+_VALIDATION = "Validating arguments against arg spec"
+
 _STATUS: Mapping[str, Status] = {
     "runner_on_ok": "ok",
     "runner_on_failed": "failed",
@@ -100,6 +103,13 @@ def run(
                 hint="run ansible-playbook --version; ansible-core must be installed beside sparkctl",
             )
     return tuple(answers)
+
+
+def describe(answer: Answer) -> str:
+    """Say in a few words what a host has done, for progress; empty for what is no step of ours."""
+    if answer.status != "ok" or answer.task.startswith(_VALIDATION):
+        return ""
+    return f"{answer.host}: {answer.task}"
 
 
 def explain(answer: Answer) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from sparkctl.units import duration
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
-    from rich.status import Status
+    from rich.progress import Progress
 
 # Wide enough for a table of findings where no terminal gives a width.
 _PLAIN_WIDTH = 140
@@ -42,12 +42,13 @@ class Console:
     quiet: bool = False
     verbose: bool = False
     color: bool = True
-    _status: "Status | None" = field(default=None, init=False)
+    _shown: "Progress | None" = field(default=None, init=False)
 
     def say(self, text: str) -> None:
         """Tell something on stderr; `--quiet` silences it."""
         if not self.quiet:
-            self._on(sys.stderr).print(text, markup=False, highlight=False, soft_wrap=True)
+            on = self._shown.console if self._shown else self._on(sys.stderr)
+            on.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def detail(self, text: str) -> None:
         """Tell something on stderr under `--verbose` only."""
@@ -93,22 +94,35 @@ class Console:
 
     @contextmanager
     def work(self, title: str) -> Iterator[None]:
-        """Show that something is going on until the block ends: a spinner on a terminal, nothing elsewhere."""
+        """Show what is going on and since when, until the block ends: on a terminal; nothing elsewhere."""
         on = self._on(sys.stderr)
-        if self.quiet or not on.is_terminal or self._status:
+        if self.quiet or not on.is_terminal or self._shown:
             yield
             return
-        with on.status(title) as status:
-            self._status = status
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        with Progress(*columns, console=on, transient=True) as shown:
+            self._shown = shown
+            shown.add_task(title, total=None)
             try:
                 yield
             finally:
-                self._status = None
+                self._shown = None
 
     def progress(self, text: str) -> None:
-        """Replace what the spinner says; without one, only `--verbose` prints it."""
-        if self._status:
-            self._status.update(text)
+        """Say what is going on now; without a terminal only `--verbose` prints it."""
+        if not text:
+            return
+        if self._shown:
+            self._shown.update(self._shown.task_ids[0], description=text)
+        else:
+            self.detail(text)
+
+    def step(self, text: str) -> None:
+        """Say what begins now, and count its time from here."""
+        if self._shown:
+            self._shown.reset(self._shown.task_ids[0], description=text)
         else:
             self.detail(text)
 

@@ -70,18 +70,18 @@ def boot(
     return _show_boot(session, chosen.line, ended)
 
 
-def stage_teller(console: Console) -> ritual.Report:
-    """Return what tells a boot's progress: a stage when it ends, details on the spinner."""
+def stage_teller(console: Console, prefix: str = "") -> ritual.Report:
+    """Return what tells a boot's progress: a stage when it ends, details beside the clock; `prefix` goes before those."""
     since: dict[str, float] = {}
 
     def tell(progress: Progress) -> None:
         match progress.state:
             case "began":
                 since[progress.stage] = progress.seconds
-                console.progress(f"{progress.stage}: {_TITLES[progress.stage]}")
+                console.step(f"{prefix}{progress.stage}: {_TITLES[progress.stage]}")
             case "tells":
                 if progress.detail:
-                    console.progress(f"{progress.stage}: {progress.detail}")
+                    console.progress(f"{prefix}{progress.stage}: {progress.detail}")
             case "done" | "failed":
                 took = progress.seconds - since.get(progress.stage, progress.seconds)
                 console.stage(f"{progress.state:<6} {progress.stage}: {_TITLES[progress.stage]}", took)

@@ -7,7 +7,7 @@ import typer
 from bootcheck import collect, findings, gates
 from bootcheck.findings import Finding
 from launcher import boot as ritual
-from sparkctl import edge
+from sparkctl import ansible, edge
 from sparkctl.cli import served
 from sparkctl.cli.session import (
     LineOption,
@@ -44,7 +44,7 @@ def check(
             chosen.line,
             chosen.recipe,
             chosen.floors,
-            lambda answer: session.console.progress(f"{answer.host} answered"),
+            lambda answer: session.console.progress(ansible.describe(answer)),
         )
     found = gates.judge(scene)
     code = findings.exit_code(found)

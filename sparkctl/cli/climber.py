@@ -141,7 +141,8 @@ class Climber:
             boot=session.new_id("boot"), line=chosen.line, recipe=chosen.recipe, floors=chosen.floors
         )
         watcher = trials.Watcher(
-            boot=_quietly(stage_teller(console), console.verbose), bench=console.progress
+            boot=_quietly(stage_teller(console, f"boot {step.number}, "), console.verbose),
+            bench=lambda text: console.progress(f"boot {step.number}, bench: {text}"),
         )
         booted = ritual.boot(plan, session.clock, watcher.boot)
         trial = None if booted.ok else trials.of_boot(booted, step.on)

@@ -109,16 +109,20 @@ def _show_plan(session: Session, chosen: Served, rungs: Ladder, boots: int | Non
 
 def _show(session: Session, chosen: Served, rungs: Ladder, ended: Climb) -> int:
     label = " (simulated)" if session.simulated else ""
-    session.console.table(
-        (
-            *(Column(title=title) for title in (f"lever{label}", "verdict", "boots", "voids", "seeds' rule")),
-            Column(title="why", fold=True),
-        ),
-        [
-            (one.lever, one.verdict, str(one.boots), str(one.voids), one.seed_rule, one.why)
-            for one in ended.verdicts
-        ],
-    )
+    if ended.verdicts:
+        session.console.table(
+            (
+                *(
+                    Column(title=title)
+                    for title in (f"lever{label}", "verdict", "boots", "voids", "seeds' rule")
+                ),
+                Column(title="why", fold=True),
+            ),
+            [
+                (one.lever, one.verdict, str(one.boots), str(one.voids), one.seed_rule, one.why)
+                for one in ended.verdicts
+            ],
+        )
     session.console.show(
         f"stack of line {chosen.line.name}: {name_of(ended.stack)}, after {len(ended.trials)} boots; {ended.why}"
     )
