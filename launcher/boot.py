@@ -26,6 +26,7 @@ from sparkctl.clock import Clock
 from sparkctl.errors import SparkctlError
 from sparkctl.line import Line
 
+State = Literal["began", "tells", "warns", "done", "failed"]
 Stage = Literal["check", "settle", "launch", "ready", "stop"]
 
 STAGES: tuple[tuple[Stage, str], ...] = (
@@ -40,10 +41,10 @@ STOP: tuple[Stage, str] = ("stop", "stop every rank, since the line did not get 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a boot is doing: a stage began, tells something, or ended after so many of the line's seconds."""
+    """What a boot is doing: a stage began, tells or warns of something, or ended after so many of the line's seconds."""
 
     stage: Stage
-    state: Literal["began", "tells", "done", "failed"]
+    state: State
     detail: str = ""
     seconds: float = 0.0
 
@@ -151,6 +152,10 @@ class _Ritual:
             variables,
             report=lambda one: self._tell("settle", "tells", ansible.describe(one)),
         )
+        for answer in answers:
+            if answer.result.get("dropped") is False and answer.result.get("reason"):
+                detail = f"{answer.host}: the page cache was not dropped: {answer.result['reason']}"
+                self._tell("settle", "warns", detail)
         return self._judge(
             "settle", _scene(plan.line, plan.floors, collect.bundle(plan.line, answers)), settled=True
         )
@@ -232,9 +237,7 @@ class _Ritual:
         if left.hint and isinstance(fault, SparkctlError):
             fault.hint = left.hint
 
-    def _tell(
-        self, stage: Stage, state: Literal["began", "tells", "done", "failed"], detail: str = ""
-    ) -> None:
+    def _tell(self, stage: Stage, state: State, detail: str = "") -> None:
         self.report(Progress(stage=stage, state=state, detail=detail, seconds=self._seconds()))
 
     def _seconds(self) -> float:

@@ -82,6 +82,8 @@ def stage_teller(console: Console, prefix: str = "") -> ritual.Report:
             case "tells":
                 if progress.detail:
                     console.progress(f"{prefix}{progress.stage}: {progress.detail}")
+            case "warns":
+                console.warn(progress.detail)
             case "done" | "failed":
                 took = progress.seconds - since.get(progress.stage, progress.seconds)
                 console.stage(f"{progress.state:<6} {progress.stage}: {_TITLES[progress.stage]}", took)

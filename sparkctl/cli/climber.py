@@ -200,7 +200,7 @@ def _quietly(tell: ritual.Report, verbose: bool) -> ritual.Report:
     """Leave the stages of each boot out unless they were asked for: a climb tells boots and verdicts."""
 
     def told(progress: ritual.Progress) -> None:
-        if verbose or progress.state in {"began", "tells"}:
+        if verbose or progress.state in {"began", "tells", "warns"}:
             tell(progress)
 
     return told

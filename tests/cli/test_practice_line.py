@@ -87,7 +87,9 @@ def test_a_rank_that_cannot_start_is_named_with_its_error(practice: Program) -> 
     assert practice("status", "--rehearsal", "--json").document["state"] == "down"
 
 
-@pytest.mark.parametrize("moment", ["settle: spark-a0: No head is left", "launch: spark-a3: Every worker runs"])
+@pytest.mark.parametrize(
+    "moment", ["settle: spark-a0: No head is left", "launch: spark-a3: Every worker runs"]
+)
 def test_ctrl_c_leaves_no_half_line(practice: Program, moment: str) -> None:
     """An interrupt while an old line is stopped, or while ranks start, ends with exit 3 and every rank stopped."""
     assert practice("boot", "--rehearsal").code == 0, "there must be an old line to stop"

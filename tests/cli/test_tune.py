@@ -60,6 +60,37 @@ def test_a_killed_climb_is_resumed_to_the_same_verdicts(practice: Program) -> No
     assert len(journal.read().rows) == len(rows)
 
 
+@pytest.mark.full
+def test_the_demo_ladder_ends_alike_with_and_without_a_kill(tmp_path: Path) -> None:
+    """The whole demo ladder on equal seeds: undisturbed, and killed after the fifth bench and resumed."""
+    tune = ("tune", "--line", "A", "--rehearsal", "--json")
+    undisturbed, disturbed = Program(tmp_path / "undisturbed"), Program(tmp_path / "disturbed")
+    try:
+        whole = undisturbed(*tune, "--scenario", "calm", limit_s=900)
+        assert whole.code == 0, whole.err
+        assert undisturbed("rehearse", "down").code == 0
+
+        running = disturbed.start(*tune, "--scenario", "calm")
+        journal = Journal(disturbed.state / "ledger.jsonl")
+        until = time.monotonic() + 300
+        while sum(row.kind == "bench" for row in journal.read().rows) < 5 and time.monotonic() < until:
+            time.sleep(0.2)
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+        resumed = disturbed(*tune, "--resume", limit_s=900)
+        assert resumed.code == 0, resumed.err
+        assert disturbed("ledger", "verify").code == 0
+    finally:
+        for program in (undisturbed, disturbed):
+            program("rehearse", "down")
+    verdicts = [
+        [(one["lever"], one["verdict"]) for one in ended.document["verdicts"]] for ended in (whole, resumed)
+    ]
+    assert verdicts[0] == verdicts[1]
+    assert [verdict for _, verdict in verdicts[0]] == ["accept", "accept", "reject", "reject"]
+    assert whole.document["stack"] == resumed.document["stack"] == ["nccl-channels", "async-scheduling"]
+
+
 def test_the_report_is_rendered_from_that_climb(practice: Program, tmp_path: Path) -> None:
     """The block names the stack, is labelled simulated, and is stale only until it is written."""
     readme = tmp_path / "README.md"

@@ -97,6 +97,24 @@ def test_a_node_lost_during_the_launch_proves_nothing(nodes: Nodes, plan: ritual
     assert nodes.played[-1] == "stop"
 
 
+def test_a_refused_cache_drop_is_a_warning(nodes: Nodes, plan: ritual.Plan) -> None:
+    """Whoever lacks the sudo rule reads it before memory runs short; whether memory suffices the gate says."""
+    healthy = nodes.healthy
+
+    def refuse(line: Line) -> tuple[Answer, ...]:
+        refused = _answer("spark-a1", dropped=False, reason="sudo: a password is required")
+        dropped = _answer("spark-a0", dropped=True, reason="")
+        small = _answer("spark-a2", dropped=False, reason="")
+        return (refused, dropped, small, *healthy(line))
+
+    nodes.answers["boot"] = refuse
+    nodes.answers["launch"] = _one("spark-a2", "failed", "far enough")
+    told: list[ritual.Progress] = []
+    ritual.boot(plan, CLOCK, told.append)
+    warnings = [one.detail for one in told if one.state == "warns"]
+    assert warnings == ["spark-a1: the page cache was not dropped: sudo: a password is required"]
+
+
 def test_a_stop_that_fails_is_told_beside_the_first_fault(nodes: Nodes, plan: ritual.Plan) -> None:
     """Whoever reads why the boot failed also reads that a rank may still run, and where."""
     nodes.answers["launch"] = _one("spark-a2", "failed", "it died")
