@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from ledger.best import Best, Figure, best
 from ledger.entry import Row, head
-from ledger.table import Reports, Rung, ladder, reported
+from ledger.reported import Import
+from ledger.table import Rung, ladder, reported
 
 START = "<!-- sparkctl:best:start -->"
 END = "<!-- sparkctl:best:end -->"
@@ -141,7 +142,7 @@ def _ladder(rungs: Sequence[Rung], first: str) -> str:
     return _table((first, *labels, "verdict", "boots", "voids", "seeds' rule", "why"), rows)
 
 
-def _reported(one: Reports) -> str:
+def _reported(one: Import) -> str:
     metrics = tuple(sorted({metric for row in one.rows for metric, _ in row.figures}))
     rows = [
         (
@@ -149,8 +150,8 @@ def _reported(one: Reports) -> str:
             row.row,
             row.lever,
             *(_given(row.figures, metric) for metric in metrics),
-            str(row.n),
-            row.label,
+            "1",
+            "reported",
             row.their_verdict,
         )
         for row in one.rows

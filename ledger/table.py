@@ -8,7 +8,7 @@ from ledger import bodies
 from ledger.bodies import live
 from ledger.entry import Row
 from ledger.history import Climb
-from ledger.reported import Reported, imported
+from ledger.reported import Import, imported
 from sparkctl.units import percent
 from tuner.verdict import Outcome
 
@@ -26,28 +26,6 @@ class Rung:
     voids: int
     seed_rule: str
     why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """One figure row of others: one boot, their verdict and none of ours."""
-
-    label: Literal["reported"] = "reported"
-    n: Literal[1] = 1
-    line: str
-    row: str
-    lever: str
-    figures: tuple[tuple[str, float], ...]
-    their_verdict: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reports:
-    """The rows of one imported file, with where they come from."""
-
-    source: str
-    digest: str
-    rows: tuple[Report, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +59,9 @@ def effect(one: bodies.Effect) -> str:
     return f"{shown} [{_bound(one.low)}, {_bound(one.high)}]"
 
 
-def reported(rows: Sequence[Row]) -> tuple[Reports, ...]:
-    """Return what others reported, one table an imported file."""
-    files = (imported(row.body) for row in live(rows) if row.kind == "import")
-    return tuple(
-        Reports(source=one.source, digest=one.digest, rows=tuple(map(_report, one.rows))) for one in files
-    )
+def reported(rows: Sequence[Row]) -> tuple[Import, ...]:
+    """Return what others reported, file by file: one boot a row, with their verdict and none of ours."""
+    return tuple(imported(row.body) for row in live(rows) if row.kind == "import")
 
 
 def listed(rows: Sequence[Row]) -> tuple[Listed, ...]:
@@ -121,12 +96,6 @@ def _rung(lever: str, verdict: bodies.Verdict | None) -> Rung:
         voids=verdict.voids,
         seed_rule=verdict.seed_rule,
         why=verdict.why,
-    )
-
-
-def _report(one: Reported) -> Report:
-    return Report(
-        line=one.line, row=one.row, lever=one.lever, figures=one.figures, their_verdict=one.their_verdict
     )
 
 

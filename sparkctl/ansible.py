@@ -65,8 +65,6 @@ def run(
         Unclear: ansible-playbook broke off without saying which host failed.
 
     """
-    import ansible_runner  # noqa: PLC0415  # 0.1 s that a plan must not pay
-
     answers: list[Answer] = []
 
     def take(event: Mapping[str, Any]) -> bool:
@@ -75,6 +73,21 @@ def run(
             answers.append(answer)
             report(answer)
         return False  # ansible-runner need not keep the event on disk
+
+    said = _play(playbook, line, variables, take)
+    if said and not any(one.status in {"failed", "unreachable"} for one in answers):
+        raise Unclear(
+            f"{playbook}.yml {said}",
+            hint="run ansible-playbook --version; ansible-core must be installed beside sparkctl",
+        )
+    return tuple(answers)
+
+
+def _play(
+    playbook: str, line: Line, variables: Mapping[str, object], take: Callable[[Mapping[str, Any]], bool]
+) -> str:
+    """Run ansible-playbook, hand every event to `take`, and return how it ended; empty when all went well."""
+    import ansible_runner  # noqa: PLC0415  # 0.1 s that a plan must not pay
 
     with tempfile.TemporaryDirectory(prefix="sparkctl-") as folder, _interruption() as interrupted:
         _write_variables(Path(folder), variables)
@@ -95,14 +108,11 @@ def run(
                 f"interrupted while {playbook}.yml ran; what was done until then is kept",
                 hint="sparkctl status says what runs; boot and tune --resume go on",
             )
-        if ran.status != "successful" and not any(one.status in {"failed", "unreachable"} for one in answers):
-            with ran.stdout as stream:
-                said = stream.read().strip().splitlines()
-            raise Unclear(
-                f"{playbook}.yml ended with {ran.status}, rc {ran.rc}: {' '.join(said[-5:]) or 'no output'}",
-                hint="run ansible-playbook --version; ansible-core must be installed beside sparkctl",
-            )
-    return tuple(answers)
+        if ran.status == "successful":
+            return ""
+        with ran.stdout as stream:
+            last = " ".join(stream.read().strip().splitlines()[-5:])
+        return f"ended with {ran.status}, rc {ran.rc}: {last or 'no output'}"
 
 
 def describe(answer: Answer) -> str:
