@@ -87,6 +87,11 @@ class Boot:
         """Whether the line is ready."""
         return not self.why
 
+    @property
+    def blames_what_was_booted(self) -> bool:
+        """Whether a boot that did not get ready says something of what was booted, and not only of the nodes."""
+        return not self.unclear and self.stage not in {"check", "settle"}
+
 
 def check(line: Line, recipe: Recipe, floors: Floors, report: collect.Report = lambda _: None) -> Scene:
     """Probe every node once and return what the gates judge. Changes nothing."""
@@ -231,11 +236,16 @@ class _Ritual:
         """
         if fault is None:
             return
-        self._stopped(Outcome())
-        self.clock.sleep(self.plan.recipe.ready.poll_s)
-        left = self._stopped(Outcome())
-        if left.hint and isinstance(fault, SparkctlError):
-            fault.hint = left.hint
+        name = self.plan.line.name
+        self._tell(
+            "stop", "warns", f"broken off: stopping line {name} on every node, which takes some seconds"
+        )
+        with ansible.uninterrupted():
+            self._stopped(Outcome())
+            self.clock.sleep(self.plan.recipe.ready.poll_s)
+            left = self._stopped(Outcome())
+        if isinstance(fault, SparkctlError):
+            fault.hint = left.hint or f"line {name} was stopped; sparkctl boot starts it again"
 
     def _tell(self, stage: Stage, state: State, detail: str = "") -> None:
         self.report(Progress(stage=stage, state=state, detail=detail, seconds=self._seconds()))

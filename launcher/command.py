@@ -118,10 +118,10 @@ def environment(recipe: Recipe, node: Node) -> dict[str, str]:
     return {name: _PLACEHOLDER.sub(lambda found: values[found[1]], text) for name, text in recipe.env.items()}
 
 
-def placeholder_faults(name: str, text: str) -> tuple[str, ...]:
+def placeholder_faults(text: str) -> tuple[str, ...]:
     """Return a fault for each `{...}` in one environment variable that nothing fills in."""
     return tuple(
-        f"env.{name}: unknown placeholder {{{hole}}}; wanted one of {', '.join(PLACEHOLDERS)}"
+        f"unknown placeholder {{{hole}}}; wanted one of {', '.join(PLACEHOLDERS)}"
         for hole in _PLACEHOLDER.findall(text)
         if hole not in PLACEHOLDERS
     )

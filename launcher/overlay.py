@@ -6,6 +6,7 @@ Keys are `args.<engine flag>`, `env.<NAME>`, `memory.*`, `parallel.*`, `engine.*
 
 import dataclasses
 import difflib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -73,11 +74,9 @@ def find_fault(recipe: Recipe, key: str, value: Argument, facts: EngineFacts) ->
     if section == "args":
         return _flag_fault(name, facts) or _argument_fault(value)
     if section == "env":
-        if not _ENV_NAME.match(name):
-            return "unknown recipe key; an environment variable is letters, digits and underscores"
-        if not isinstance(value, str):
-            return f"wanted text (quote it), found {value!r}"
-        return "; ".join(placeholder_faults(name, value))
+        return _variable_fault(name, value)
+    if key in {"engine.kind", "engine.version"}:
+        return "an engine cannot be changed by a setting; name a recipe that is written for it"
     return _field_fault(recipe, section, name, value)
 
 
@@ -89,7 +88,17 @@ def _flag_fault(name: str, facts: EngineFacts) -> str:
     return ""
 
 
+def _variable_fault(name: str, value: object) -> str:
+    if not _ENV_NAME.match(name):
+        return "unknown recipe key; an environment variable is letters, digits and underscores"
+    if not isinstance(value, str):
+        return f"wanted text (quote it for YAML and the shell: '{name}=\"...\"'), found {value!r}"
+    return "; ".join(placeholder_faults(value))
+
+
 def _argument_fault(value: object) -> str:
+    if type(value) is float and not math.isfinite(value):
+        return f"wanted a finite number, found {value}"
     if value is None or not isinstance(value, (str, int, float, bool, list, dict)):
         return f"wanted text, a number, true, false, a list or a mapping; found {value!r}"
     return ""
@@ -109,6 +118,8 @@ def _type_fault(kind: Any, value: object) -> str:
     allowed = tuple(_members(kind))
     if get_origin(kind) is Literal:
         return "" if value in allowed else f"wanted one of {', '.join(map(str, allowed))}, found {value!r}"
+    if type(value) is float and not math.isfinite(value):
+        return f"wanted a finite number, found {value}"
     fits = type(value) in allowed or (float in allowed and type(value) is int)
     wanted = " or ".join(one.__name__ for one in allowed if one is not type(None))
     return "" if fits else f"wanted {wanted}, found {value!r}"

@@ -3,11 +3,20 @@
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Argument = str | int | float | bool | list[Any] | dict[str, Any]
+
+MOST_SEQUENCES = 4096
+"""Sequences in a batch: vLLM's own default on the largest GPUs is 1024. Keeps a slip of the finger a message."""
+
+MOST_DRAFTED = 64
+"""Tokens that a drafter may propose a step: public recipes use 1 to 10."""
+
+_IMAGE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")
 
 # Flags that command.py derives from other sections or from the inventory: a recipe that gives them too would give
 # one thing in two places.
@@ -48,6 +57,10 @@ class Engine:
     version: str
     image: str
 
+    def __post_init__(self) -> None:
+        if not _IMAGE.match(self.image):
+            raise ValueError(f"image: wanted the name of a container image, found {self.image!r}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel:
@@ -56,6 +69,12 @@ class Parallel:
     tensor: int
     pipeline: int = 1
     backend: Literal["mp"] = "mp"
+
+    def __post_init__(self) -> None:
+        if self.tensor < 1 or self.pipeline < 1:
+            raise ValueError(
+                f"tensor and pipeline: wanted at least 1, found {self.tensor} and {self.pipeline}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +92,9 @@ class Memory:
             raise ValueError(f"utilisation: wanted a share above 0 and at most 1, found {self.utilisation}")
         if self.kv_cache_gib is not None and self.kv_cache_gib <= 0:
             raise ValueError(f"kv_cache_gib: wanted more than 0, found {self.kv_cache_gib}")
+        if self.container_gib < 1 or self.shared_gib < 1:
+            found = f"{self.container_gib} and {self.shared_gib}"
+            raise ValueError(f"container_gib and shared_gib: wanted at least 1, found {found}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +106,10 @@ class Speculative:
     draft_sample_method: Literal["greedy", "probabilistic"] = "greedy"
     rejection_sample_method: Literal["standard", "block"] = "standard"
     enable_adaptive_verification: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.tokens <= MOST_DRAFTED:
+            raise ValueError(f"tokens: wanted 1 to {MOST_DRAFTED}, found {self.tokens}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,15 +168,17 @@ class Recipe:
         if doubled:
             raise ValueError(f"args: {', '.join(doubled)} follow from other sections; take them out of args")
         if self.graphs and self.max_num_seqs is None:
-            raise ValueError(
-                "args: max-num-seqs must be a whole number above 0: the graph sizes follow from it"
-            )
+            wanted = f"a whole number from 1 to {MOST_SEQUENCES}"
+            raise ValueError(f"args: max-num-seqs must be {wanted}: the graph sizes follow from it")
+        nul = [name for name, text in self.env.items() if "\0" in text]
+        if nul:
+            raise ValueError(f"env: {', '.join(nul)} holds a NUL character, which no environment can")
 
     @property
     def max_num_seqs(self) -> int | None:
         """Most sequences in one batch."""
         value = self.args.get("max-num-seqs")
-        return value if type(value) is int and value > 0 else None
+        return value if type(value) is int and 1 <= value <= MOST_SEQUENCES else None
 
     @property
     def nodes(self) -> int:

@@ -19,10 +19,11 @@ from rehearsal.node import read_json, write_json
 from rehearsal.processes import Process
 from rehearsal.scenario import Scenario, named, scenarios
 from sparkctl.clock import system_clock
-from sparkctl.errors import Unclear, UsageFault
+from sparkctl.errors import FileFault, Unclear, UsageFault
 
 __all__ = ["Cluster", "Scenario", "find", "lower", "raise_cluster", "scenarios"]
 
+_ODD = ':"{}\n'
 _IDLE_S = 1800.0
 _READY_S = 20.0
 _LOWER_S = 3.0
@@ -58,7 +59,18 @@ def raise_cluster(
     if told.pace <= 0:
         raise UsageFault(f"pace {told.pace:g} is not above 0", hint="the scenarios use 15")
     home = home.resolve()
-    home.mkdir(parents=True, exist_ok=True)
+    odd = sorted(set(_ODD) & set(str(home)))
+    if odd:
+        raise UsageFault(
+            f"{home}: a practice cluster cannot live in a path with {' '.join(map(repr, odd))}",
+            hint="name another folder with --state: a node's PATH and Ansible read these signs as their own",
+        )
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise FileFault(
+            f"{home}: cannot be made: {fault}", hint="name another folder with --state"
+        ) from fault
     with _alone(home):
         running = find(home)
         if running:

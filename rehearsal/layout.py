@@ -132,6 +132,7 @@ def inventory(home: Path, around: tuple[Peer, ...], ssh_ports: tuple[int, ...]) 
         "ansible_python_interpreter": python(),
         "ansible_ssh_private_key_file": str(home / "keys" / "user"),
         "known_hosts": str(home / "keys" / "known_hosts"),
+        "practice": True,
     }
     tree = {"all": {"vars": everything, "children": {"line_a": {"vars": line, "hosts": hosts}}}}
     return yaml.safe_dump(json.loads(json.dumps(tree)), sort_keys=False, default_flow_style=None, width=110)

@@ -10,15 +10,16 @@ import signal
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
-from sparkctl import content, edge, unreachable
+from sparkctl import content, unreachable
 from sparkctl.errors import Interrupted, Unclear
 from sparkctl.line import Line
 
@@ -26,6 +27,8 @@ Status = Literal["ok", "failed", "unreachable", "skipped"]
 
 # Ansible's own task before a role with argument specs.
 _VALIDATION = "Validating arguments against arg spec"
+
+_MARK = "SPARKCTL_RUN"
 
 _STATUS: Mapping[str, Status] = {
     "runner_on_ok": "ok",
@@ -91,12 +94,13 @@ def _play(
 
     with tempfile.TemporaryDirectory(prefix="sparkctl-") as folder, _interruption() as interrupted:
         _write_variables(Path(folder), variables)
+        environment = _environment(line) | {_MARK: uuid.uuid4().hex}
         ran = ansible_runner.run(
             private_data_dir=folder,
             playbook=str(content.playbook(playbook)),
             inventory=line.source,
             limit=",".join(node.name for node in line.nodes),
-            envvars=_environment(line),
+            envvars=environment,
             event_handler=take,
             cancel_callback=interrupted.is_set,
             quiet=True,
@@ -104,6 +108,7 @@ def _play(
             settings={"pexpect_timeout": 1},
         )
         if interrupted.is_set():
+            _end_marked(environment[_MARK])
             raise Interrupted(
                 f"interrupted while {playbook}.yml ran; what was done until then is kept",
                 hint="sparkctl status says what runs; boot and tune --resume go on",
@@ -158,15 +163,23 @@ def _environment(line: Line) -> dict[str, str]:
         # ansible-runner turns host key checking off unless the environment says otherwise, whatever the config says.
         "ANSIBLE_HOST_KEY_CHECKING": "True",
     }
+    # A connection that is kept open was let in by the keys of its time: other keys, other connections.
+    environment["ANSIBLE_SSH_CONTROL_PATH"] = f"%(directory)s/{_keys_mark(line)}-%%C"
     if line.known_hosts:
-        # A connection that is kept open was checked against the keys of its time: other keys, other connections.
-        keys = edge.read_text(Path(line.known_hosts))
-        mark = hashlib.sha256(keys.encode()).hexdigest()[:8]
-        environment["ANSIBLE_SSH_CONTROL_PATH"] = f"%(directory)s/{mark}-%%C"
         # ssh splits this option's value at blanks itself, hence the inner quotes.
         option = f'UserKnownHostsFile="{line.known_hosts}"'
         environment["ANSIBLE_SSH_COMMON_ARGS"] = shlex.join(["-o", option])
     return environment
+
+
+def _keys_mark(line: Line) -> str:
+    """Return a short digest of everything that lets us in: known_hosts and every node's key file."""
+    marked = hashlib.sha256()
+    paths = [line.known_hosts, *(node.key_file for node in line.nodes)]
+    for path in [Path(path) for path in paths if path]:
+        marked.update(str(path).encode())
+        marked.update(path.read_bytes() if path.is_file() and os.access(path, os.R_OK) else b"unreadable")
+    return marked.hexdigest()[:8]
 
 
 def _answer(event: Mapping[str, Any]) -> Answer | None:
@@ -186,6 +199,35 @@ def _answer(event: Mapping[str, Any]) -> Answer | None:
     )
 
 
+def _end_marked(mark: str) -> None:
+    """Kill what an interrupted ansible-playbook left: its workers have sessions of their own and wait for ever.
+
+    Every process of this run, and no other, carries the mark in its environment.
+    """
+    wanted = f"{_MARK}={mark}".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with suppress(OSError):
+            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ignore SIGINT and SIGTERM for the block: for the clean-up that an interrupt asked for."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {name: signal.signal(name, signal.SIG_IGN) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
 @contextmanager
 def _interruption() -> Iterator[threading.Event]:
     """Turn SIGINT and SIGTERM into an event while Ansible runs, so that it ends its children before we go on.
@@ -193,7 +235,10 @@ def _interruption() -> Iterator[threading.Event]:
     Note: ansible-runner would install its own handlers and leave them behind; a cancel callback of ours prevents it.
     """
     event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):
         yield event
         return
     names = (signal.SIGINT, signal.SIGTERM)

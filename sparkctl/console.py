@@ -4,6 +4,7 @@ With `--json` stdout holds one document and nothing else. Progress is a spinner 
 elsewhere. Errors say what was measured and wanted and, after a blank line, `hint:` with the remedy.
 """
 
+import io
 import json
 import os
 import sys
@@ -130,9 +131,12 @@ class Console:
         """Tell that a stage ended and how long it took."""
         self.say(f"{text:<60} {duration(seconds):>12}")
 
-    def _on(self, stream: TextIO) -> "RichConsole":
+    def _on(self, stream: TextIO | None) -> "RichConsole":
         from rich.console import Console as RichConsole  # noqa: PLC0415  # 0.05 s that --help must not pay
 
+        if stream is None:
+            # Closed by the caller: there is nobody to tell.
+            return RichConsole(file=io.StringIO())
         plain = not self.color or "NO_COLOR" in os.environ
         width = None if stream.isatty() or "COLUMNS" in os.environ else _PLAIN_WIDTH
         return RichConsole(

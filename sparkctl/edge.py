@@ -6,6 +6,7 @@ A dataclass may check its own fields in `__post_init__` and raise ValueError; th
 """
 
 import json
+import math
 import re
 import types
 from collections.abc import Callable, Mapping
@@ -36,9 +37,15 @@ def _scalar(kind: type) -> Hook:
             return float(value)
         if type(value) is not kind:
             raise ValueError(f"wanted {_NAMES[kind]}, found {_shown(value)}")
-        return value
+        return _finite(value)
 
     return structure
+
+
+def _finite(value: Any) -> Any:
+    if type(value) is float and not math.isfinite(value):
+        raise ValueError(f"wanted a finite number, found {value}")
+    return value
 
 
 def _shown(value: object) -> str:
@@ -56,7 +63,7 @@ def _literal(value: Any, kind: Any) -> Any:
 def _plain_value(value: Any, kind: Any) -> Any:
     if not isinstance(value, tuple(get_origin(one) or one for one in get_args(kind))):
         raise ValueError(f"wanted text, a number, true or false; found {_shown(value)}")
-    return value
+    return _finite(value)
 
 
 def _is_plain_union(kind: Any) -> bool:
@@ -167,6 +174,10 @@ def read_raw(path: Path) -> object:
     text = read_text(path)
     try:
         return cast("object", yaml.load(text, Loader=_Loader))  # noqa: S506  # a SafeLoader, made stricter
+    except (RecursionError, ValueError) as fault:
+        raise FileFault(
+            f"{path}: not YAML: nested too deep, or a number too long", hint="mend the file"
+        ) from fault
     except yaml.YAMLError as fault:
         mark = getattr(fault, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
@@ -190,7 +201,7 @@ def parse_value(text: str, *, source: str) -> Any:
     """Read one value as YAML: `8` is a number, `"8"` is text, `{a: 1}` a mapping."""
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506  # a SafeLoader, made stricter
-    except yaml.YAMLError as fault:
+    except (yaml.YAMLError, RecursionError, ValueError) as fault:
         raise UsageFault(
             f"{source}: not a YAML value", hint="quote text that holds : or # or braces"
         ) from fault
@@ -202,6 +213,8 @@ def structure(raw: object, kind: type[T], *, source: str) -> T:
         return converter.structure(raw, kind)
     except (ClassValidationError, IterableValidationError) as fault:
         faults = transform_error(fault, format_exception=_explain)
+    except RecursionError:
+        faults = ["nested too deep, or a part that holds itself @ $"]
     except (ValueError, TypeError, KeyError) as fault:
         faults = [f"{_explain(fault, None)} @ $"]
     lines = [_placed(source, text) for text in faults]

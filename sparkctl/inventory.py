@@ -4,6 +4,7 @@ Ansible reads the same file. Its connection variables (`ansible_*`) may stand at
 they do for Ansible; every other key is ours and is checked. A group `line_a` is line A. docs/formats.md lists the keys.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from sparkctl.errors import FileFault, UsageFault
 from sparkctl.line import Line, Node, Rail
 
 GROUP_PREFIX = "line_"
+
+# Ansible reads more into other names: patterns, ranges, templates.
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,8 @@ class _Group:
 class _AllVars:
     schema: Literal[1]
     known_hosts: str | None = None
+    # Written by the practice cluster: its figures may only be taken at its own pace.
+    practice: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +121,13 @@ def read(path: Path) -> Inventory:
     file = edge.structure(_without_ansible(raw), _File, source=str(path))
     lines = tuple(_line(path, raw, file.all.vars, name, group) for name, group in file.all.children.items())
     faults = [fault for line in lines for fault in _faults(line)]
+    everyone = (
+        (f"{node.name} of line {line.name}", f"{node.host}:{node.port}")
+        for line in lines
+        for node in line.nodes
+    )
+    if len(lines) > 1:
+        faults += _shared("$.all.children", everyone, "ansible_host")
     if not lines:
         faults.append("$.all.children: wanted at least one group such as line_a, found none")
     if faults:
@@ -150,6 +163,7 @@ def _line(path: Path, raw: Any, shared: _AllVars, group_name: str, group: _Group
         master_port=group.vars.master_port,
         floors=group.vars.floors,
         known_hosts=known_hosts,
+        is_practice=shared.practice,
         source=str(path.resolve()),
     )
 
@@ -180,6 +194,11 @@ def _node(path: Path, raw: Any, group_name: str, name: str, host: _Host) -> Node
 
 def _faults(line: Line) -> Iterator[str]:
     group = f"$.all.children.{GROUP_PREFIX}{line.name.lower()}"
+    for node in line.nodes:
+        if not _NAME.match(node.name) or node.name in {"all", "ungrouped"}:
+            yield f"{group}.hosts.{node.name}: wanted a name of letters, digits, dots and dashes, found {node.name!r}"
+        if not _NAME.match(node.host.replace(":", "")):
+            yield f"{group}.hosts.{node.name}.ansible_host: wanted a name or an address, found {node.host!r}"
     if not line.name.isalnum() or line.name != line.name.upper():
         yield f"$.all.children.{line.name}: wanted a group named {GROUP_PREFIX}<letter>, such as line_a"
         return

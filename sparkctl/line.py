@@ -51,6 +51,7 @@ class Line:
     floors: Mapping[str, float]
     known_hosts: str | None
     source: str
+    is_practice: bool = False
 
     @property
     def head(self) -> Node:

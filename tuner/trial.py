@@ -29,7 +29,7 @@ class Watcher:
 
 def of_boot(booted: ritual.Boot, arm: tuple[str, ...]) -> Trial | None:
     """Return what a boot that did not get ready proves against what was booted, or None when it proves nothing."""
-    if booted.unclear or booted.stage in {"check", "settle"}:
+    if not booted.blames_what_was_booted:
         return None
     return Trial(boot=booted.boot, arm=arm, outcome="failed", why=f"{booted.node}: {booted.why}")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bootcheck.findings import Finding
 from bootcheck.gates import container, fabric, gpu, memory, software
-from bootcheck.gates.gate import Demand, NodeGate, ParityGate, Scene, Seen, finding
+from bootcheck.gates.gate import Demand, NodeGate, ParityGate, Scene, Seen, finding, is_serving
 
 GATES: tuple[NodeGate | ParityGate, ...] = (
     memory.MEMORY_AVAILABLE,
@@ -41,7 +41,7 @@ def blocking(findings: tuple[Finding, ...], scene: Scene, *, settled: bool) -> t
     if settled:
         return stopping
     curable = {gate.name for gate in GATES if gate.settles}
-    serving = {facts.node for _, facts in scene.answering() if gpu.is_serving(facts)}
+    serving = {facts.node for _, facts in scene.answering() if is_serving(facts)}
     return tuple(
         one
         for one in stopping

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bootcheck.facts import NodeFacts, Unread
+from bootcheck.facts import Containers, NodeFacts, Unread
 from bootcheck.findings import Finding, Verdict
 from bootcheck.floors import Floors
 from sparkctl.line import Line, Node
@@ -116,6 +116,13 @@ def finding(node: str, gate: str, demand: Demand, seen: Seen) -> Finding:
         wanted=seen.wanted or demand.wanted,
         origin=demand.origin,
         hint="" if seen.verdict == "pass" else seen.hint,
+    )
+
+
+def is_serving(facts: NodeFacts) -> bool:
+    """Whether a rank of this line runs on the node."""
+    return isinstance(facts.containers, Containers) and any(
+        one.state == "running" for one in facts.containers.found
     )
 
 

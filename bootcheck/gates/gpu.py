@@ -2,9 +2,9 @@
 
 from statistics import median
 
-from bootcheck.facts import Containers, Gemv, Gpu, NodeFacts, Process, Processes
+from bootcheck.facts import Gemv, Gpu, NodeFacts, Process, Processes
 from bootcheck.floors import Floors
-from bootcheck.gates.gate import Demand, NodeGate, ParityGate, Seen
+from bootcheck.gates.gate import Demand, NodeGate, ParityGate, Seen, is_serving
 from sparkctl.line import Node
 
 # vLLM names its workers so (v1/executor/multiproc_executor.py sets the process title).
@@ -33,13 +33,6 @@ def _judge_quiet(processes: Processes, _: Node, facts: NodeFacts, __: Floors) ->
 
 def _named(processes: list[Process]) -> str:
     return ", ".join(f"{one.name} (pid {one.pid})" for one in processes)
-
-
-def is_serving(facts: NodeFacts) -> bool:
-    """Whether a rank of this line runs on the node."""
-    return isinstance(facts.containers, Containers) and any(
-        one.state == "running" for one in facts.containers.found
-    )
 
 
 def _judge_gemv(gemv: Gemv, _: Node, __: NodeFacts, floors: Floors) -> Seen:

@@ -2,27 +2,33 @@
 
 from bootcheck.facts import Memory, NodeFacts
 from bootcheck.floors import Floors
-from bootcheck.gates.gate import Demand, NodeGate, Seen
+from bootcheck.gates.gate import Demand, NodeGate, Seen, is_serving
 from sparkctl.line import Node
 from sparkctl.units import GIB, gib
 
+_SERVING = "a rank of this line holds it: sparkctl down frees it, and a boot stops the line first"
 
-def _judge_available(memory: Memory, _: Node, __: NodeFacts, floors: Floors) -> Seen:
+
+def _judge_available(memory: Memory, _: Node, facts: NodeFacts, floors: Floors) -> Seen:
     wanted = floors.utilisation.value * memory.total
     would_pass = int(memory.available / memory.total * 100) / 100
     return Seen(
         verdict="pass" if memory.available >= wanted else "fail",
         measured=f"{gib(memory.available)} MemAvailable of {gib(memory.total)}",
         wanted=f"at least {gib(wanted)}, {floors.utilisation.value:g} of MemTotal, as vLLM's start check asks",
-        hint=f"stop what holds memory on this node, or set memory.utilisation to {would_pass:.2f} or less",
+        hint=_SERVING
+        if is_serving(facts)
+        else f"stop what holds memory on this node, or set memory.utilisation to {would_pass:.2f} or less",
     )
 
 
-def _judge_free(memory: Memory, _: Node, __: NodeFacts, floors: Floors) -> Seen:
+def _judge_free(memory: Memory, _: Node, facts: NodeFacts, floors: Floors) -> Seen:
     return Seen(
         verdict="pass" if memory.free >= floors.memory_free_gib.value * GIB else "fail",
         measured=f"{gib(memory.free)} MemFree, {gib(memory.cached)} page cache",
-        hint="drop the page cache (sync; echo 3 > /proc/sys/vm/drop_caches) or stop what holds memory",
+        hint=_SERVING
+        if is_serving(facts)
+        else "drop the page cache, as a boot does (sync; echo 3 > /proc/sys/vm/drop_caches), or stop what holds memory",
     )
 
 

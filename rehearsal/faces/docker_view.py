@@ -4,6 +4,7 @@ import fnmatch
 import json
 import re
 import sys
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -197,6 +198,21 @@ def table(shown: list[Container], form: str, *, whole: bool) -> int:
     return 0
 
 
+def _ago(stamp: str) -> str:
+    """Return how long ago a moment was, in docker's words."""
+    then = datetime.fromisoformat(stamp[:19]).replace(tzinfo=UTC)
+    seconds = int((datetime.now(UTC) - then).total_seconds())
+    for size, one, many in (
+        (3600, "About an hour", "hours"),
+        (60, "About a minute", "minutes"),
+        (1, "1 second", "seconds"),
+    ):
+        if seconds >= size:
+            count = seconds // size
+            return one if count == 1 else f"{count} {many}"
+    return "Less than a second"
+
+
 def _row(one: Container, *, whole: bool) -> dict[str, str]:
     running = one.is_running()
     command = " ".join([*(one.entrypoint or ("vllm",)), *one.argv])
@@ -211,10 +227,10 @@ def _row(one: Container, *, whole: bool) -> dict[str, str]:
         "Names": one.name,
         "Networks": str(one.host["NetworkMode"]),
         "Ports": "",
-        "RunningFor": "Less than a minute ago",
+        "RunningFor": f"{_ago(one.created)} ago",
         "Size": "0B",
         "State": "running" if running else "exited",
-        "Status": "Up Less than a second"
+        "Status": f"Up {_ago(one.created)}"
         if running
-        else f"Exited ({one.ending()[0]}) Less than a second ago",
+        else f"Exited ({one.ending()[0]}) {_ago(one.ending()[1])} ago",
     }

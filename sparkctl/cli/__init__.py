@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from sparkctl import __version__
-from sparkctl.console import current
+from sparkctl.console import Console, current
 from sparkctl.errors import Interrupted, SparkctlError, UsageFault
 
 
@@ -92,6 +92,7 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one call and return its exit code; an error is printed with its remedy, never as a traceback."""
+    current.console = Console(json="--json" in arguments)
     # Completion asks for options of any verb without naming it in argv.
     wanted = [verb.name for verb in VERBS] if _COMPLETE in os.environ else arguments
     return _guarded(lambda: build(wanted)(args=list(arguments), prog_name="sparkctl", standalone_mode=False))
@@ -108,6 +109,10 @@ def _guarded(call: Callable[[], object]) -> int:
         current.console.fault(fault)
         return fault.exit_code
     except KeyboardInterrupt:
+        return Interrupted.exit_code
+    except BrokenPipeError:
+        # Whoever read us went away; nothing more can be told, and the interpreter must not try at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Interrupted.exit_code
     except typer.Exit as ended:
         return Interrupted.exit_code if ended.exit_code == _INTERRUPTED else int(ended.exit_code)

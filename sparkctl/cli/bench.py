@@ -10,7 +10,7 @@ from launcher.status import observe
 from ledger import record
 from ledger.journal import Journal
 from sparkctl import content, edge
-from sparkctl.cli.hold import hold
+from sparkctl.cli.hold import hold, holder
 from sparkctl.cli.session import LineOption, RehearsalOption, ScenarioOption, Session, practise, verb
 from sparkctl.console import Column
 from sparkctl.errors import FileFault, Refused, UsageFault
@@ -24,6 +24,9 @@ from tuner.request import Bench
 from tuner.workload import Workload
 
 DEFAULT_WORKLOAD = "quick"
+
+_VOID_SHOWN = 300
+"""Characters of a void's reason on the screen: a foreign server may answer with a whole page. --json has it all."""
 
 
 @verb
@@ -46,7 +49,7 @@ def bench(
     practise(session, rehearsal, scenario)
     workload = read_workload(prompts)
     endpoint, own, boot = _endpoint(session, line, url, model)
-    held = hold(session, own) if own else nullcontext()
+    held = hold(own) if own else nullcontext()
     with held, session.console.work(f"measuring {endpoint.url}"):
         measured = runner.run(
             endpoint,
@@ -86,7 +89,9 @@ def _endpoint(
     line = session.line(line_name)
     seen = observe(line, session.clock)
     if seen.state != "serving":
-        raise Refused(f"line {line.name} is {seen.state}: {seen.note}", hint="boot it first: sparkctl boot")
+        pid = holder(line)
+        hint = f"wait for sparkctl (pid {pid}), which works on it" if pid else "boot it first: sparkctl boot"
+        raise Refused(f"line {line.name} is {seen.state}: {seen.note}", hint=hint)
     return Endpoint(url=line.url, model=seen.serves[0]), line, seen.ranks[0].boot
 
 
@@ -104,10 +109,10 @@ def _show(
     label = " (simulated)" if session.simulated else ""
     console.table(
         tuple(Column(title=title) for title in (f"metric{label}", "value", "unit", "n")),
-        [(one.name, f"{one.value:.1f}", one.unit, str(one.n)) for one in figures],
+        [(one.name, f"{one.value:.{3 if one.unit == 's' else 1}f}", one.unit, str(one.n)) for one in figures],
     )
     for void in voids:
-        console.show(f"void: {void}")
+        console.show(f"void: {' '.join(void.split())[:_VOID_SHOWN]}")
     console.answer(
         {
             "line": line_name,

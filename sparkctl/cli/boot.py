@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bootcheck.findings import Finding
 from launcher import boot as ritual
 from launcher import launch
 from launcher.boot import Boot, Plan, Progress
@@ -28,7 +29,7 @@ from sparkctl.cli.session import (
     verb,
 )
 from sparkctl.console import Column, Console
-from sparkctl.errors import Unclear
+from sparkctl.errors import SparkctlError, Unclear
 from sparkctl.line import Line
 from sparkctl.shell import Shell
 from sparkctl.units import duration
@@ -54,20 +55,39 @@ def boot(
     ready = Plan(boot=session.new_id("boot"), line=chosen.line, recipe=chosen.recipe, floors=chosen.floors)
     if plan:
         return _show_plan(session, ready)
-    with hold(session, chosen.line), session.console.work(f"booting line {chosen.line.name}"):
-        ended = ritual.boot(ready, session.clock, stage_teller(session.console))
-    row = record.boot(
-        boot=ended.boot,
-        climb=None,
-        on=(),
-        why=ended.why,
-        simulated=session.simulated,
-        recipe_digest=digest(chosen.recipe),
-        seconds=ended.seconds,
-        findings=tuple(edge.plain(ended.findings)),
-    )
-    Journal(session.ledger_path).append("boot", chosen.line.name, row, session.clock.today())
+    with hold(chosen.line), session.console.work(f"booting line {chosen.line.name}"):
+        ended = boot_and_record(session, ready, stage_teller(session.console))
     return _show_boot(session, chosen.line, ended)
+
+
+def boot_and_record(
+    session: Session, plan: Plan, report: ritual.Report, *, climb: str | None = None, on: tuple[str, ...] = ()
+) -> Boot:
+    """Run the ritual and write its row, also when it is interrupted or breaks off."""
+    began = session.clock.monotonic_s()
+
+    def write(why: str, seconds: float, findings: tuple[Finding, ...], *, void: bool) -> None:
+        row = record.boot(
+            boot=plan.boot,
+            climb=climb,
+            on=on,
+            why=why,
+            simulated=session.simulated,
+            recipe_digest=digest(plan.recipe),
+            seconds=seconds,
+            findings=tuple(edge.plain(findings)),
+            void=void,
+        )
+        Journal(session.ledger_path).append("boot", plan.line.name, row, session.clock.today())
+
+    try:
+        ended = ritual.boot(plan, session.clock, report)
+    except (KeyboardInterrupt, SparkctlError) as fault:
+        write(f"broken off: {fault or 'interrupted'}", session.clock.monotonic_s() - began, (), void=True)
+        raise
+    why = "" if ended.ok else f"{ended.node}: {ended.why}"
+    write(why, ended.seconds, ended.findings, void=not ended.ok and not ended.blames_what_was_booted)
+    return ended
 
 
 def stage_teller(console: Console, prefix: str = "") -> ritual.Report:
@@ -199,7 +219,7 @@ def down(
     """Stop a line and prove that nothing is left."""
     practise(session, rehearsal, None, start=False)
     chosen = session.line(line)
-    with hold(session, chosen), session.console.work(f"stopping line {chosen.name}"):
+    with hold(chosen), session.console.work(f"stopping line {chosen.name}"):
         ended = launch.stop(chosen, session.console.progress)
     if ended.fault:
         raise Unclear(

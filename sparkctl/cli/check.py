@@ -49,7 +49,8 @@ def check(
     found = gates.judge(scene)
     code = findings.exit_code(found)
     show_findings(session.console, found, everything=True)
-    session.console.say(_summary(chosen.line.name, found))
+    boots = not gates.blocking(found, scene, settled=False)
+    session.console.say(_summary(chosen.line.name, found, boots=boots))
     session.console.answer(
         {
             "line": chosen.line.name,
@@ -102,13 +103,15 @@ def _rows(found: tuple[Finding, ...]) -> list[tuple[str, ...]]:
     ]
 
 
-def _summary(line: str, found: tuple[Finding, ...]) -> str:
+def _summary(line: str, found: tuple[Finding, ...], *, boots: bool) -> str:
     counts = {
         verdict: sum(one.verdict == verdict for one in found)
         for verdict in ("pass", "warn", "fail", "unknown")
     }
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     worst = findings.worst(found)
+    if boots and worst in {"fail", "unknown"}:
+        return f"\nline {line} must first be settled, as a boot does: it stops the line and drops page cache ({told})"
     said = {
         "pass": "may boot",
         "warn": "may boot; read the warnings",

@@ -13,8 +13,7 @@ from ledger.entry import Body, Kind
 from ledger.history import Climb as PastClimb
 from ledger.history import last_climb, told
 from ledger.journal import Journal
-from sparkctl import edge
-from sparkctl.cli.boot import stage_teller
+from sparkctl.cli.boot import boot_and_record, stage_teller
 from sparkctl.cli.ledger import read
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import Session
@@ -144,29 +143,14 @@ class Climber:
             boot=_quietly(stage_teller(console, f"boot {step.number}, "), console.verbose),
             bench=lambda text: console.progress(f"boot {step.number}, bench: {text}"),
         )
-        booted = ritual.boot(plan, session.clock, watcher.boot)
+        booted = boot_and_record(session, plan, watcher.boot, climb=self.climb, on=step.on)
         trial = None if booted.ok else trials.of_boot(booted, step.on)
-        self._write_boot(booted, step, digest(chosen.recipe), void=not booted.ok and trial is None)
         if booted.ok:
             trial, measured = trials.measure(plan, self.workload, on, clock=session.clock, watcher=watcher)
             body = record.bench(trial, measured, climb=self.climb, simulated=session.simulated)
             self._append("bench", body)
         console.say(self._boot_line(step, booted, trial))
         return booted, trial
-
-    def _write_boot(self, booted: ritual.Boot, step: Boot, recipe_digest: str, *, void: bool) -> None:
-        body = record.boot(
-            boot=booted.boot,
-            climb=self.climb,
-            on=step.on,
-            why="" if booted.ok else f"{booted.node}: {booted.why}",
-            simulated=self.session.simulated,
-            recipe_digest=recipe_digest,
-            seconds=booted.seconds,
-            findings=tuple(edge.plain(booted.findings)),
-            void=void,
-        )
-        self._append("boot", body)
 
     def note(self, event: Event) -> None:
         """Write a verdict; boots were written when they ended."""

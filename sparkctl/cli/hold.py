@@ -1,54 +1,72 @@
-"""Hold a line: one controller at a time boots, measures or stops it. The lock goes with the process that has it."""
+"""Hold a line: one controller at a time boots, measures or stops it. The lock goes with the process that has it.
+
+The lock belongs to the nodes and not to a state folder: two inventories or two folders that mean the same nodes share it.
+It is one of this controller and user; another controller is not seen.
+"""
 
 import fcntl
+import hashlib
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparkctl.cli.session import Session
 from sparkctl.errors import FileFault, Refused
 from sparkctl.line import Line
 
 
-def holder(state: Path) -> str:
-    """Return the process that works on a line of this state folder, or an empty text."""
-    for path in state.glob("line-*.lock"):
-        with path.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return file.read(32).decode(errors="replace").strip() or "unknown"
-    return ""
-
-
 @contextmanager
-def hold(session: Session, line: Line) -> Iterator[None]:
+def hold(line: Line) -> Iterator[None]:
     """Hold `line` for the block.
 
     Raises:
-        Refused: another process of this state folder works on the line.
+        Refused: another process works on the line.
 
     """
-    path = session.state / f"line-{line.name.lower()}.lock"
+    descriptor = _open(line)
     try:
-        session.state.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as fault:
-        raise FileFault(
-            f"{path}: cannot be written: {fault}", hint="name another folder with --state"
-        ) from fault
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+        if not _take(descriptor):
             raise Refused(
-                f"line {line.name} is in use by another sparkctl (pid {pid})",
+                f"line {line.name} is in use by another sparkctl (pid {_holder(descriptor)})",
                 hint="wait until it is done, or stop it; sparkctl status may be run beside it",
-            ) from None
+            )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def holder(line: Line) -> str:
+    """Return the process that works on the line, or an empty text."""
+    descriptor = _open(line)
+    try:
+        return "" if _take(descriptor) else _holder(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open(line: Line) -> int:
+    nodes = "\n".join(sorted(f"{node.host}:{node.port}" for node in line.nodes))
+    folder = Path(tempfile.gettempdir()) / f"sparkctl-{os.getuid()}"
+    path = folder / f"line-{hashlib.sha256(nodes.encode()).hexdigest()[:16]}.lock"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as fault:
+        raise FileFault(
+            f"{path}: cannot be written: {fault}", hint="name a folder that can be in TMPDIR"
+        ) from fault
+
+
+def _take(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(descriptor: int) -> str:
+    return os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"

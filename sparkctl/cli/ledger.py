@@ -11,24 +11,35 @@ from ledger.journal import Journal, Ledger
 from sparkctl import content, edge
 from sparkctl.cli.session import Session, verb
 from sparkctl.console import Column
-from sparkctl.errors import UsageFault
+from sparkctl.errors import FileFault, UsageFault
 
 app = typer.Typer(rich_markup_mode=None)
 
 
-def read(session: Session) -> Ledger:
-    """Read the ledger of this state folder and tell its warnings."""
+def read(session: Session, *, must_exist: bool = False) -> Ledger:
+    """Read the ledger of this state folder and tell its warnings; none is an empty one unless it must exist."""
+    if must_exist:
+        demand(session)
     found = Journal(session.ledger_path).read()
     for warning in found.warnings:
         session.console.warn(warning)
     return found
 
 
+def demand(session: Session) -> None:
+    """Refuse to speak of a ledger that is not there: an empty answer would pass for a true one."""
+    if not session.ledger_path.exists():
+        raise FileFault(
+            f"{session.ledger_path}: there is no ledger",
+            hint="name the state folder that has one with --state; boot, bench, tune and ledger import begin one",
+        )
+
+
 @app.command("list")
 @verb
 def list_rows(session: Session) -> int:
     """List every row with a few words on what it says."""
-    rows = table.listed(read(session).rows)
+    rows = table.listed(read(session, must_exist=True).rows)
     session.console.table(
         (
             *(Column(title=title) for title in ("n", "at", "kind", "line", "label")),
@@ -48,7 +59,7 @@ def _label(row: table.Listed) -> str:
 @verb
 def show(session: Session, n: Annotated[int, typer.Argument(help="The row's number.")]) -> int:
     """Print one row whole."""
-    rows = {row.n: row for row in read(session).rows}
+    rows = {row.n: row for row in read(session, must_exist=True).rows}
     if n not in rows:
         numbers = f"{min(rows)} to {max(rows)}" if rows else "none"
         raise UsageFault(
@@ -64,6 +75,7 @@ def show(session: Session, n: Annotated[int, typer.Argument(help="The row's numb
 @verb
 def verify(session: Session) -> int:
     """Check the whole hash chain; exit 1 when it is broken."""
+    demand(session)
     audit = Journal(session.ledger_path).verify()
     for warning in audit.warnings:
         session.console.warn(warning)

@@ -6,7 +6,7 @@ import typer
 
 from rehearsal import cluster as practice_cluster
 from rehearsal.cluster import Cluster
-from sparkctl import edge
+from sparkctl import edge, inventory
 from sparkctl.cli.hold import holder
 from sparkctl.cli.session import Session, verb
 from sparkctl.console import Column
@@ -31,7 +31,7 @@ def practice(session: Session, scenario: str | None, *, start: bool = True, rest
             f"no practice cluster runs in {home}",
             hint="start one with sparkctl rehearse up, or boot --rehearsal",
         )
-    _refuse_while_in_use(session)
+    _refuse_while_in_use(running)
     if running:
         session.console.say(f"restarting the practice cluster: {running.scenario} becomes {scenario}")
         practice_cluster.lower(home)
@@ -59,8 +59,9 @@ def up(
 @verb
 def down(session: Session) -> int:
     """Stop the practice nodes and everything they started."""
-    _refuse_while_in_use(session)
-    practice_cluster.lower(session.state / "rehearsal")
+    home = session.state / "rehearsal"
+    _refuse_while_in_use(practice_cluster.find(home))
+    practice_cluster.lower(home)
     session.console.show("practice cluster down: no process of it is left")
     session.console.answer({"ok": True, "simulated": True})
     return 0
@@ -95,9 +96,9 @@ def scenarios(session: Session) -> int:
     return 0
 
 
-def _refuse_while_in_use(session: Session) -> None:
+def _refuse_while_in_use(running: Cluster | None) -> None:
     """Keep a cluster from being taken from under a boot, a bench or a climb."""
-    pid = holder(session.state)
+    pid = holder(inventory.read(running.inventory).line(None)) if running else ""
     if pid:
         raise Refused(
             f"the practice line is in use by another sparkctl (pid {pid})",

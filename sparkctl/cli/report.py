@@ -30,7 +30,7 @@ def report(
         raise UsageFault(
             "--check compares a file with the ledger, and none was named", hint="add --readme README.md"
         )
-    block = render.render(read(session).rows)
+    block = render.render(read(session, must_exist=True).rows)
     if readme is None:
         session.console.show(block)
         session.console.answer({"ok": True, "block": block})

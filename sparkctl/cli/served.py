@@ -72,7 +72,7 @@ def read_recipe(name: str) -> tuple[Recipe, EngineFacts]:
         for flag in unknown_flags(recipe, engine)
     ]
     faults.extend(
-        f"$.{fault}" for name, text in recipe.env.items() for fault in placeholder_faults(name, text)
+        f"$.env.{name}: {fault}" for name, text in recipe.env.items() for fault in placeholder_faults(text)
     )
     if faults:
         raise FileFault(

@@ -41,7 +41,13 @@ class Session:
 
     def line(self, name: str | None) -> Line:
         """Return the line called `name`, or the only one."""
-        return self.inventory().line(name)
+        line = self.inventory().line(name)
+        if line.is_practice and not self.simulated:
+            raise UsageFault(
+                f"{self.inventory_path} is the inventory of a practice cluster, whose figures hold at its own pace only",
+                hint="leave -i out and add --rehearsal, with the --state of that cluster",
+            )
+        return line
 
     @property
     def ledger_path(self) -> Path:
@@ -148,5 +154,7 @@ def settings(pairs: list[str] | None) -> dict[str, Any]:
             raise UsageFault(
                 f"--set {pair}: wanted KEY=VALUE", hint="for example --set memory.utilisation=0.8"
             )
+        if key in found:
+            raise UsageFault(f"--set {key} is given twice", hint="give it once")
         found[key] = edge.parse_value(text, source=f"--set {pair}")
     return found

@@ -46,7 +46,7 @@ def tune(
     chosen, rungs, workload = _read(session, line, ladder)
     if plan:
         return _show_plan(session, chosen, rungs, boots)
-    with hold(session, chosen.line):
+    with hold(chosen.line):
         ended = climber.run(session, chosen, rungs, workload, resume=resume, boots=boots)
     return _show(session, chosen, rungs, ended)
 

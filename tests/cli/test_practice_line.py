@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from ledger.journal import Journal
+from sparkctl import inventory as inventory_module
+from sparkctl.cli.hold import holder
 
 from .conftest import Program
 
@@ -106,9 +108,9 @@ def test_ctrl_c_leaves_no_half_line(practice: Program, moment: str) -> None:
 def test_one_controller_at_a_time(practice: Program) -> None:
     """While one boot works on the line a second is refused and says whose turn it is."""
     running = practice.start("boot", "--rehearsal")
-    lock = practice.state / "line-a.lock"
+    line = inventory_module.read(practice.state / "rehearsal" / "inventory.yml").line("A")
     until = time.monotonic() + 30
-    while lock.read_text() != str(running.pid) and time.monotonic() < until:
+    while holder(line) != str(running.pid) and time.monotonic() < until:
         time.sleep(0.05)
     refused = practice("down", "--rehearsal")
     lowered = practice("rehearse", "down")
@@ -131,6 +133,7 @@ def test_a_node_that_does_not_answer_is_unknown(
 ) -> None:
     """One bad node: its trouble with a remedy, the other three judged, exit 3, and a boot touches nothing."""
     inventory = yaml.safe_load((practice.state / "rehearsal" / "inventory.yml").read_text())
+    del inventory["all"]["vars"]["practice"]
     inventory["all"]["children"]["line_a"]["hosts"]["spark-a1"].update(change)
     path = tmp_path / "inventory.yml"
     path.write_text(yaml.safe_dump(inventory))
@@ -144,6 +147,15 @@ def test_a_node_that_does_not_answer_is_unknown(
     assert (booted.code, booted.document["stage"], booted.document["node"]) == (3, "check", "spark-a1")
 
 
+def test_a_practice_inventory_is_used_as_practice_only(practice: Program) -> None:
+    """Without --rehearsal the figures of a practice line would pass for real ones, at its pace."""
+    path = str(practice.state / "rehearsal" / "inventory.yml")
+    for verb in ("check", "bench", "status"):
+        ended = practice(verb, "-i", path)
+        assert ended.code == 2
+        assert "add --rehearsal" in ended.err
+
+
 def test_a_changed_host_key_is_never_accepted(practice: Program, tmp_path: Path) -> None:
     """A key that is not the known one is told as such, for Ansible and for Fabric alike."""
     home = practice.state / "rehearsal"
@@ -155,6 +167,7 @@ def test_a_changed_host_key_is_never_accepted(practice: Program, tmp_path: Path)
         "".join(f"{name} {key}\n" for name, key in zip(names, (*keys[1:], keys[0]), strict=True))
     )
     inventory["all"]["vars"]["known_hosts"] = str(swapped)
+    del inventory["all"]["vars"]["practice"]
     path = tmp_path / "inventory.yml"
     path.write_text(yaml.safe_dump(inventory))
     ended = practice("check", "-i", str(path), "--json")

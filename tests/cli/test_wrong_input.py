@@ -1,5 +1,6 @@
 """What a user can get wrong without any node: one clear message with a place and a remedy, and exit 2 or 1."""
 
+import json
 from importlib import import_module
 from pathlib import Path
 
@@ -42,11 +43,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["tune", "--plan", "--ladder", "ladder.yml"], 2, "ladder.yml: there is no such file"),
         (["bench", "--url", "http://127.0.0.1:9"], 2, "--url goes with --model"),
         (["bench", "--prompts", "slow"], 2, "workload 'slow' is not one that ships"),
+        (
+            ["boot", "--plan", "--set", "ready.poll_s=5", "--set", "ready.poll_s=6"],
+            2,
+            "ready.poll_s is given twice",
+        ),
         (["status", "--rehearsal"], 2, "no practice cluster runs"),
         (["check", "--rehearsal", "--scenario", "sunny"], 2, "sunny"),
         (["report", "--check"], 2, "add --readme"),
-        (["report", "--readme", "inventory.yml"], 2, "<!-- sparkctl:best:start --> is missing"),
-        (["ledger", "show", "7"], 2, "has no row 7; it has none"),
+        (["report", "--readme", "inventory.yml"], 2, "ledger.jsonl: there is no ledger"),
+        (["ledger", "verify"], 2, "ledger.jsonl: there is no ledger"),
+        (["ledger", "list"], 2, "ledger.jsonl: there is no ledger"),
+        (["ledger", "show", "7"], 2, "ledger.jsonl: there is no ledger"),
         (["ledger", "import", "inventory.yml"], 2, "inventory.yml"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
@@ -140,10 +148,27 @@ def test_a_wrong_file_is_told_with_its_place(
     assert "\nhint: " in told.err
 
 
+def test_a_readme_without_markers_is_left_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message shows the two lines to put in, and the file stays as it was."""
+    readme = folder / "README.md"
+    readme.write_text("# mine\n")
+    assert run(["ledger", "import"]) == 0
+    assert run(["report", "--readme", "README.md"]) == 2
+    assert "<!-- sparkctl:best:start --> is missing" in capsys.readouterr().err
+    assert readme.read_text() == "# mine\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["check", "--json", "--bogus"], ["nosuch", "--json"], ["ledger", "show", "--json"]]
+)
+def test_a_wrong_call_is_a_document_too(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    """Also what the parser refuses is one document on stdout."""
+    assert run(arguments) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["exit_code"] == 2
+
+
 def test_an_error_is_a_document_under_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --json stdout holds one document even when the call was wrong."""
-    import json
-
     assert run(["check", "--json", "-i", str(folder / "no.yml")]) == 2
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] is False

@@ -131,6 +131,23 @@ def test_a_key_stands_once_and_a_date_is_text(tmp_path: Path) -> None:
     assert edge.read_raw(path) == {"a": "2026-12-05", "b": "2026-13-45"}
 
 
+@pytest.mark.parametrize(
+    "text", ["[" * 3000, "a: " + "9" * 5000, "a: &b {c: *b}\n"], ids=["deep", "long", "itself"]
+)
+def test_absurd_yaml_is_a_fault(tmp_path: Path, text: str) -> None:
+    """Nesting without end, a number without end and a part that holds itself are faults of the file."""
+    path = tmp_path / "x.yml"
+    path.write_text(text)
+    with pytest.raises(FileFault):
+        edge.read(path, Sheet)
+
+
+def test_numbers_are_finite() -> None:
+    """JSON has no word for infinity, and no time limit is met by a number that is none."""
+    with pytest.raises(FileFault, match=r"\$.gain: wanted a finite number, found inf"):
+        edge.structure({**GOOD, "gain": float("inf")}, Sheet, source="s")
+
+
 def test_an_option_value_is_yaml() -> None:
     """8 is a number, "8" text, and what cannot be read says which option it was."""
     assert edge.parse_value("8", source="--set a=8") == 8
