@@ -18,7 +18,7 @@ import typer
 from sparkctl import edge, inventory
 from sparkctl.clock import Clock, PacedClock, system_clock
 from sparkctl.console import Console, current
-from sparkctl.errors import Interrupted, UsageFault
+from sparkctl.errors import FileFault, Interrupted, UsageFault
 from sparkctl.inventory import Inventory
 from sparkctl.line import Line
 
@@ -37,6 +37,12 @@ class Session:
 
     def inventory(self) -> Inventory:
         """Read the inventory."""
+        if not self.inventory_path.exists():
+            raise FileFault(
+                f"{self.inventory_path}: there is no such file",
+                hint="copy inventory.example.yml and put in your addresses, or name another with -i or "
+                "SPARKCTL_INVENTORY; --rehearsal needs none",
+            )
         return inventory.read(self.inventory_path)
 
     def line(self, name: str | None) -> Line:
