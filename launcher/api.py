@@ -16,7 +16,8 @@ _LEAST_S = 2.0
 def is_up(line: Line, clock: Clock) -> bool:
     """Whether /health answers 200. It stays 200 when a worker is dead, so it is never enough by itself."""
     try:
-        return _client(_LOOK_S, clock).get(f"{line.url}/health").status_code == 200
+        with _client(_LOOK_S, clock) as client:
+            return client.get(f"{line.url}/health").status_code == 200
     except (httpx.HTTPError, httpx.InvalidURL):
         return False
 
@@ -24,7 +25,8 @@ def is_up(line: Line, clock: Clock) -> bool:
 def served_names(line: Line, clock: Clock) -> tuple[str, ...]:
     """Return the names of the models that the API lists; none when it does not answer as it should."""
     try:
-        answer = _client(_LOOK_S, clock).get(f"{line.url}/v1/models").json()
+        with _client(_LOOK_S, clock) as client:
+            answer = client.get(f"{line.url}/v1/models").json()
         return tuple(str(model["id"]) for model in answer["data"])
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
         return ()
@@ -39,7 +41,8 @@ def ask(line: Line, model: str, asked: Smoke, clock: Clock) -> Smoked:
         "temperature": 0,
     }
     try:
-        answer = _client(_REPLY_S, clock).post(f"{line.url}/v1/chat/completions", json=body)
+        with _client(_REPLY_S, clock) as client:
+            answer = client.post(f"{line.url}/v1/chat/completions", json=body)
         if answer.status_code != 200:
             return Smoked(name=asked.name, fault=f"HTTP {answer.status_code}", reply=answer.text)
         reply = answer.json()["choices"][0]["message"]["content"]

@@ -147,8 +147,7 @@ class _Ritual:
         self._tell("settle", "began")
         plan = self.plan
         variables = {
-            "stop_order": [node.name for node in plan.line.nodes],
-            "line": plan.line.name,
+            **launch.stop_variables(plan.line),
             "probe_tables": collect.tables(plan.line, plan.recipe.engine.image, round(plan.floors.mtu.value)),
         }
         answers = ansible.run(

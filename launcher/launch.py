@@ -54,10 +54,15 @@ def start(line: Line, commands: tuple[RankCommand, ...], clock: Clock, report: R
 
 def stop(line: Line, report: Report) -> Outcome:
     """Stop the head, then the workers, and prove that no container of the line is left on any node."""
-    variables = {"stop_order": [node.name for node in line.nodes], "line": line.name}
-    return _first_fault(
-        ansible.run("stop", line, variables, report=lambda answer: report(ansible.describe(answer)))
+    answers = ansible.run(
+        "stop", line, stop_variables(line), report=lambda answer: report(ansible.describe(answer))
     )
+    return _first_fault(answers)
+
+
+def stop_variables(line: Line) -> dict[str, object]:
+    """Return what stop.yml needs, alone and as the first part of boot.yml: the head comes first."""
+    return {"stop_order": [node.name for node in line.nodes], "line": line.name}
 
 
 def _first_fault(answers: tuple[Answer, ...]) -> Outcome:

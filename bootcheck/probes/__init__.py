@@ -10,7 +10,6 @@ from typing import Literal
 from bootcheck.facts import Record, Unread
 from bootcheck.probes import container, fabric, gpu, memory, software
 
-Fact = object
 Parser = Callable[[Record], object]
 
 

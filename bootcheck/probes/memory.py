@@ -3,6 +3,7 @@
 import re
 
 from bootcheck.facts import Memory, Record, Unread
+from sparkctl.units import KIB
 
 _ROW = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d+) kB$", re.MULTILINE)
 _WANTED = ("MemTotal", "MemFree", "MemAvailable", "Cached")
@@ -10,7 +11,7 @@ _WANTED = ("MemTotal", "MemFree", "MemAvailable", "Cached")
 
 def parse_meminfo(record: Record) -> Memory | Unread:
     """Read `cat /proc/meminfo`; its kB are KiB."""
-    rows = {name: int(value) * 1024 for name, value in _ROW.findall(record.stdout)}
+    rows = {name: int(value) * KIB for name, value in _ROW.findall(record.stdout)}
     missing = [name for name in _WANTED if name not in rows]
     if missing:
         return Unread(probe=record.probe, why=f"no {', '.join(missing)} in /proc/meminfo", seen=record.stdout)

@@ -40,6 +40,8 @@ def test_a_gate_stops_a_boot_before_anything_is_touched(practice: Program) -> No
 
 def test_a_healthy_line_boots_serves_and_goes_down(practice: Program) -> None:
     """Check passes; boot is ready; a second boot replaces it; bench measures; down leaves nothing."""
+    journal = Journal(practice.state / "ledger.jsonl")
+    before = len(journal.read().rows)
     checked = practice("check", "--rehearsal", "--scenario", "healthy", "--json")
     assert checked.code == 0, checked.err
     assert {one["verdict"] for one in checked.document["findings"]} == {"pass"}
@@ -75,8 +77,8 @@ def test_a_healthy_line_boots_serves_and_goes_down(practice: Program) -> None:
     assert (after.code, after.document["state"]) == (1, "down")
     again = practice("down", "--rehearsal")
     assert again.code == 0, "taking down what is down is no fault"
-    kinds = [row.kind for row in Journal(practice.state / "ledger.jsonl").read().rows]
-    assert kinds == ["boot", "boot", "boot", "bench"]
+    kinds = [row.kind for row in journal.read().rows[before:]]
+    assert kinds == ["boot", "boot", "bench"]
 
 
 def test_a_rank_that_cannot_start_is_named_with_its_error(practice: Program) -> None:
