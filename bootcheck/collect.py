@@ -1,28 +1,30 @@
 """Collect: run probe.yml once over a line and turn what comes back into a bundle, and a bundle into facts."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
-from bootcheck.facts import Bundle, NodeFacts, NodeRecords, Record, Unread
+from bootcheck import redact
+from bootcheck.facts import Bundle, Context, NodeFacts, NodeRecords, Record, Unread
+from bootcheck.floors import Floors
+from bootcheck.needs import Needs
 from bootcheck.probes import PROBES, Target, parse
 from sparkctl import ansible, edge
 from sparkctl.ansible import Answer
-from sparkctl.line import Line, Node
+from sparkctl.line import Line, Node, Rail
 
 Report = Callable[[Answer], None]
 
 
-def tables(line: Line, image: str, mtu: int) -> dict[str, list[dict[str, object]]]:
+def tables(context: Context) -> dict[str, list[dict[str, object]]]:
     """Return each node's table of commands, as the module spark_probe takes it."""
-    return {node.name: _table(line, node, image, mtu) for node in line.nodes}
+    return {node.name: _table(context, node) for node in context.line.nodes}
 
 
-def _table(line: Line, node: Node, image: str, mtu: int) -> list[dict[str, object]]:
-    peers = tuple(rail.address for other in line.nodes if other is not node for rail in other.rails)
-    target = Target(line=line.name, image=image, peer_addresses=peers, mtu=mtu)
+def _table(context: Context, node: Node) -> list[dict[str, object]]:
+    target = Target(line=context.line, node=node, needs=context.needs, floors=context.floors)
     rows: list[dict[str, object]] = []
     for probe in PROBES:
-        for argv in probe.argvs(target):
+        for argv in () if probe.name in context.left_out else probe.argvs(target):
             row: dict[str, object] = {
                 "probe": probe.name,
                 "argv": list(argv),
@@ -35,16 +37,18 @@ def _table(line: Line, node: Node, image: str, mtu: int) -> list[dict[str, objec
     return rows
 
 
-def collect(line: Line, image: str, mtu: int, report: Report = lambda _: None) -> Bundle:
+def collect(context: Context, report: Report = lambda _: None) -> Bundle:
     """Read every node of the line in one trip. Changes nothing; a node that does not answer is part of the bundle."""
-    return bundle(line, ansible.run("probe", line, {"probe_tables": tables(line, image, mtu)}, report=report))
+    return bundle(
+        context, ansible.run("probe", context.line, {"probe_tables": tables(context)}, report=report)
+    )
 
 
-def bundle(line: Line, answers: tuple[Answer, ...]) -> Bundle:
-    """Make a bundle of the answers of a playbook that ran spark_probe; later probes of a node replace earlier ones."""
+def bundle(context: Context, answers: tuple[Answer, ...]) -> Bundle:
+    """Make a bundle of the answers of a playbook that ran spark_probe; secrets are withheld from here on."""
     nodes: dict[str, NodeRecords] = {
         node.name: NodeRecords(unreachable="it was not asked", hint="run the check again")
-        for node in line.nodes
+        for node in context.line.nodes
     }
     for answer in answers:
         if answer.status in {"unreachable", "failed"}:
@@ -54,40 +58,77 @@ def bundle(line: Line, answers: tuple[Answer, ...]) -> Bundle:
             records = edge.structure(
                 answer.result["probes"], tuple[Record, ...], source=f"spark_probe on {answer.host}"
             )
-            nodes[answer.host] = NodeRecords(probes=records)
-    return Bundle(nodes=nodes)
+            nodes[answer.host] = NodeRecords(probes=tuple(redact.record(one) for one in records))
+    return Bundle(context=context, nodes=nodes)
+
+
+def merge(first: Bundle, again: Bundle) -> Bundle:
+    """Return what is known after a second look that left some probes out: theirs are the first look's answers."""
+    nodes = {}
+    for name, records in again.nodes.items():
+        kept = tuple(one for one in first.nodes[name].probes if one.probe in again.context.left_out)
+        nodes[name] = records if records.unreachable else replace(records, probes=(*records.probes, *kept))
+    left_out = tuple(one for one in again.context.left_out if one in first.context.left_out)
+    return Bundle(context=replace(again.context, left_out=left_out), nodes=nodes)
 
 
 def facts(found: Bundle) -> tuple[NodeFacts, ...]:
     """Parse every record of a bundle."""
-    return tuple(_node_facts(name, records) for name, records in found.nodes.items())
+    left_out = {
+        name: (Unread(probe=name, why="left out", is_left_out=True),) for name in found.context.left_out
+    }
+    return tuple(_node_facts(name, records, left_out) for name, records in found.nodes.items())
 
 
-def _node_facts(name: str, records: NodeRecords) -> NodeFacts:
-    read: dict[str, list[Any]] = {}
+def _node_facts(name: str, records: NodeRecords, left_out: Mapping[str, tuple[object, ...]]) -> NodeFacts:
+    read: dict[str, tuple[object, ...]] = {}
     for record in records.probes:
-        read.setdefault(record.probe, []).append(parse(record))
+        read[record.probe] = (*read.get(record.probe, ()), parse(record))
+    return NodeFacts(node=name, read={**left_out, **read}, unreachable=records.unreachable, hint=records.hint)
 
-    def one(probe: str) -> Any:
-        return read.get(probe, [Unread(probe=probe, why="not in the bundle")])[0]
 
-    return NodeFacts(
-        node=name,
-        memory=one("memory"),
-        kernel=one("kernel"),
-        gpu=one("gpu"),
-        processes=one("gpu-processes"),
-        links=one("links"),
-        pings=tuple(read.get("jumbo-ping", ())),
-        image=one("image"),
-        containers=one("containers"),
-        gemv=one("gemv"),
-        unreachable=records.unreachable,
-        hint=records.hint,
+def answered(found: Bundle, names: Collection[str]) -> frozenset[str]:
+    """Return those of the named probes that every node answered readably."""
+    by_node = [one.read for one in facts(found)]
+    return frozenset(
+        name
+        for name in names
+        if all(name in read and not any(isinstance(one, Unread) for one in read[name]) for read in by_node)
     )
 
 
-def probe_commands(image: str, mtu: int) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+def examples(floors: Floors) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """Return every probe's name, what it is for and one example command, for `check --list-probes`."""
-    target = Target(line="A", image=image, peer_addresses=("PEER",), mtu=mtu)
-    return tuple((probe.name, probe.about, probe.argvs(target)[0]) for probe in PROBES)
+    nodes = tuple(
+        Node(
+            name=f"node-{letter}",
+            rank=rank,
+            host=f"192.0.2.{rank + 10}",
+            port=22,
+            user=None,
+            key_file=None,
+            rails=(Rail(interface="IFACE", address=f"198.51.100.{rank + 10}", hca="HCA"),),
+        )
+        for rank, letter in enumerate("ab")
+    )
+    line = Line(
+        name="A",
+        nodes=nodes,
+        recipe=None,
+        api_host="192.0.2.10",
+        api_port=8000,
+        master_port=29501,
+        floors={},
+        known_hosts=None,
+        source="",
+    )
+    needs = Needs(
+        image="IMAGE",
+        model_path="/models/MODEL",
+        model_folder="/srv/models/MODEL",
+        mounts={"/srv/models/MODEL": "/models/MODEL:ro"},
+        environments={node.name: {} for node in nodes},
+        arguments={node.name: () for node in nodes},
+    )
+    target = Target(line=line, node=nodes[0], needs=needs, floors=floors)
+    return tuple((probe.name, probe.about, argvs[0]) for probe in PROBES if (argvs := probe.argvs(target)))

@@ -1,7 +1,16 @@
-"""What probes found, as values. Bytes are bytes, rates are bytes per second unless the name says GB/s (10^9 bytes)."""
+"""What probes brought back, as values: records, bundles, and the facts that parsers read out of them.
+
+The facts themselves stand beside their parsers in bootcheck/probes/. Within them bytes are bytes, rates are bytes per second unless
+the name says GB/s (10^9 bytes).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar, Protocol, TypeVar, cast
+
+from bootcheck.floors import Floors
+from bootcheck.needs import Needs
+from sparkctl.line import Line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,153 +39,66 @@ class NodeRecords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a bundle must carry so that it can be judged elsewhere.
+
+    `at` is the time in UTC, `version` that of the sparkctl that collected it, `left_out` the probes that nobody asked for.
+    """
+
+    at: str
+    version: str
+    line: Line
+    needs: Needs
+    floors: Floors
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
     """What probe.yml collected: enough, with its context, to judge elsewhere."""
 
     schema: int = 1
+    context: Context
     nodes: Mapping[str, NodeRecords]
-    context: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """A probe whose answer could not be read: why, and the text as it was seen. Never a number, never zero."""
+    """A probe whose answer could not be read: why, and the text as it was seen. Never a number, never zero.
+
+    `lacks_tool` marks a command that is not on the node, `is_left_out` a probe that nobody asked for.
+    """
 
     probe: str
     why: str
     seen: str = ""
+    lacks_tool: bool = False
+    is_left_out: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """/proc/meminfo in bytes. CUDA's free memory on GB10 is MemFree; vLLM's start check reads MemAvailable."""
+class Fact(Protocol):
+    """What a parser reads out of a record; `probe` is the name of the probe it belongs to."""
 
-    total: int
-    free: int
-    available: int
-    cached: int
+    probe: ClassVar[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
-    """One GPU at one moment; None where the driver says `[N/A]`."""
-
-    name: str
-    driver: str
-    pstate: str
-    sm_mhz: float | None
-    power_w: float | None
-    temperature_c: float | None
-    utilisation_percent: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
-    """A compute process on the GPU; `memory` in bytes, None where the driver does not say."""
-
-    pid: int
-    name: str
-    memory: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Processes:
-    """All compute processes on the GPU."""
-
-    running: tuple[Process, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
-    """The running kernel's release."""
-
-    release: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
-    """One network interface."""
-
-    interface: str
-    mtu: int
-    is_up: bool
-    addresses: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
-    """All network interfaces."""
-
-    interfaces: tuple[Link, ...]
-
-    def holding(self, address: str) -> Link | None:
-        """Return the interface that has this address."""
-        return next((link for link in self.interfaces if address in link.addresses), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
-    """A don't-fragment ping: who was asked, with how many payload bytes, and how many came back.
-
-    `local_mtu` is set when our own interface refused the packet, which is another fault than silence on the path.
-    """
-
-    address: str
-    payload: int
-    sent: int
-    received: int
-    local_mtu: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
-    """The serving image on a node. `layers` is the content; `identity` may differ after save and load."""
-
-    reference: str
-    is_present: bool
-    identity: str = ""
-    layers: tuple[str, ...] = ()
-    architecture: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
-    """One container of ours on a node; `since` is docker's own words, such as `Up 3 minutes`."""
-
-    name: str
-    state: str
-    since: str
-    rank: str
-    boot: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Containers:
-    """All containers of this line on a node."""
-
-    found: tuple[Container, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gemv:
-    """Decode-shaped matrix-vector bandwidth of each timed block, in GB/s."""
-
-    blocks: tuple[float, ...]
+F = TypeVar("F", bound=Fact)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """What is known of one node."""
+    """What is known of one node: every probe's facts, by the probe's name; `unreachable` says why there are none."""
 
     node: str
-    memory: Memory | Unread
-    kernel: Kernel | Unread
-    gpu: Gpu | Unread
-    processes: Processes | Unread
-    links: Links | Unread
-    pings: tuple[Ping | Unread, ...]
-    image: Image | Unread
-    containers: Containers | Unread
-    gemv: Gemv | Unread
+    read: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     unreachable: str = ""
     hint: str = ""
+
+    def one(self, kind: type[F]) -> F | Unread:
+        """Return the fact of that kind, or why there is none."""
+        found = self.all(kind)
+        return found[0] if found else Unread(probe=kind.probe, why="not in the bundle")
+
+    def all(self, kind: type[F]) -> tuple[F | Unread, ...]:
+        """Return every fact of that kind, for a probe with several commands."""
+        return tuple(cast("F | Unread", one) for one in self.read.get(kind.probe, ()))

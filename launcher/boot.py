@@ -11,17 +11,18 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Literal
 
-from bootcheck import collect, gates
-from bootcheck.facts import Bundle
+from bootcheck import collect, gates, probes
+from bootcheck.facts import Bundle, Context
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene
 from launcher import launch
 from launcher.command import RankCommand, rank_commands
 from launcher.launch import Outcome
+from launcher.needs import needs
 from launcher.recipe import Recipe
 from launcher.smoke import Smoked
-from sparkctl import ansible
+from sparkctl import __version__, ansible
 from sparkctl.clock import Clock
 from sparkctl.errors import SparkctlError
 from sparkctl.line import Line
@@ -93,14 +94,24 @@ class Boot:
         return not self.unclear and self.stage not in {"check", "settle"}
 
 
-def check(line: Line, recipe: Recipe, floors: Floors, report: collect.Report = lambda _: None) -> Scene:
-    """Probe every node once and return what the gates judge. Changes nothing."""
-    bundle = collect.collect(line, recipe.engine.image, round(floors.mtu.value), report)
-    return _scene(line, floors, bundle)
+def context(
+    line: Line, recipe: Recipe, floors: Floors, at: str, left_out: frozenset[str] = frozenset()
+) -> Context:
+    """Return what a look at the nodes rests on; probes that cost minutes are left out unless asked for."""
+    return Context(
+        at=at,
+        version=__version__,
+        line=line,
+        needs=needs(recipe, line),
+        floors=floors,
+        left_out=tuple(sorted(left_out)),
+    )
 
 
-def _scene(line: Line, floors: Floors, bundle: Bundle) -> Scene:
-    return Scene(line=line, facts=collect.facts(bundle), floors=floors)
+def scene(bundle: Bundle) -> Scene:
+    """Return what the gates judge."""
+    known = bundle.context
+    return Scene(line=known.line, needs=known.needs, facts=collect.facts(bundle), floors=known.floors)
 
 
 def boot(plan: Plan, clock: Clock, report: Report) -> Boot:
@@ -124,35 +135,30 @@ class _Ritual:
         self.findings: tuple[Finding, ...] = ()
 
     def run(self) -> Boot:
-        stopped = self._check()
+        first = self._look()
+        stopped = self._judge("check", first, settled=False)
         if stopped:
             return stopped
         # From here on an old line is being stopped or a new one started: whatever breaks off, no rank may stay.
         with ExitStack() as stack:
             stack.push(self._leave_nothing)
-            return self._settle() or self._launch()
+            return self._settle(first) or self._launch()
 
-    def _check(self) -> Boot | None:
+    def _look(self) -> Bundle:
         self._tell("check", "began")
-        plan = self.plan
-        scene = check(
-            plan.line,
-            plan.recipe,
-            plan.floors,
+        return collect.collect(
+            self._context(probes.requested()),
             lambda answer: self._tell("check", "tells", ansible.describe(answer)),
         )
-        return self._judge("check", scene, settled=False)
 
-    def _settle(self) -> Boot | None:
+    def _settle(self, first: Bundle) -> Boot | None:
+        """Stop, settle and look again; what loads a node is not run twice when it was read a moment ago."""
         self._tell("settle", "began")
-        plan = self.plan
-        variables = {
-            **launch.stop_variables(plan.line),
-            "probe_tables": collect.tables(plan.line, plan.recipe.engine.image, round(plan.floors.mtu.value)),
-        }
+        known = self._context(probes.requested() | collect.answered(first, probes.loading()))
+        variables = {**launch.stop_variables(self.plan.line), "probe_tables": collect.tables(known)}
         answers = ansible.run(
             "boot",
-            plan.line,
+            self.plan.line,
             variables,
             report=lambda one: self._tell("settle", "tells", ansible.describe(one)),
         )
@@ -160,13 +166,16 @@ class _Ritual:
             if answer.result.get("dropped") is False and answer.result.get("reason"):
                 detail = f"{answer.host}: the page cache was not dropped: {answer.result['reason']}"
                 self._tell("settle", "warns", detail)
-        return self._judge(
-            "settle", _scene(plan.line, plan.floors, collect.bundle(plan.line, answers)), settled=True
-        )
+        return self._judge("settle", collect.merge(first, collect.bundle(known, answers)), settled=True)
 
-    def _judge(self, stage: Stage, scene: Scene, *, settled: bool) -> Boot | None:
-        self.findings = gates.judge(scene)
-        blocking = gates.blocking(self.findings, scene, settled=settled)
+    def _context(self, left_out: frozenset[str]) -> Context:
+        plan = self.plan
+        return context(plan.line, plan.recipe, plan.floors, self.clock.today(), left_out)
+
+    def _judge(self, stage: Stage, bundle: Bundle, *, settled: bool) -> Boot | None:
+        seen = scene(bundle)
+        self.findings = gates.judge(seen)
+        blocking = gates.blocking(self.findings, seen, settled=settled)
         if not blocking:
             self._tell(stage, "done")
             return None

@@ -7,32 +7,21 @@ from collections.abc import Iterator
 
 from bootcheck.findings import Finding
 from bootcheck.gates import container, fabric, gpu, memory, software
-from bootcheck.gates.gate import Demand, NodeGate, ParityGate, Scene, Seen, finding, is_serving
+from bootcheck.gates.gate import Demand, Gate, LineGate, Scene, Seen, is_serving
+from sparkctl.line import Node
 
-GATES: tuple[NodeGate | ParityGate, ...] = (
-    memory.MEMORY_AVAILABLE,
-    memory.MEMORY_FREE,
-    gpu.GPU,
-    gpu.GPU_QUIET,
-    gpu.GEMV,
-    fabric.MTU,
-    fabric.JUMBO_PING,
-    container.IMAGE,
-    container.IMAGE_PARITY,
-    software.KERNEL_PARITY,
-    gpu.DRIVER_PARITY,
-    container.LEFTOVERS,
+GATES: tuple[Gate, ...] = (
+    *memory.GATES,
+    *gpu.GATES,
+    *fabric.GATES,
+    *software.GATES,
+    *container.GATES,
 )
-
-_REACHABLE = Demand(wanted="an answer over SSH", origin="nothing is known of a node that does not answer")
-
-# The GEMV probe does not run beside a rank, so while this line serves it can only be judged after settling.
-_BLIND_WHILE_SERVING = frozenset({gpu.GEMV.name})
 
 
 def judge(scene: Scene) -> tuple[Finding, ...]:
     """Judge every gate on every node, after whether the node answers at all."""
-    return (*_reachable(scene), *(found for gate in GATES for found in gate.findings(scene)))
+    return tuple(found for gate in (REACHABLE, *GATES) for found in gate.findings(scene))
 
 
 def blocking(findings: tuple[Finding, ...], scene: Scene, *, settled: bool) -> tuple[Finding, ...]:
@@ -41,18 +30,32 @@ def blocking(findings: tuple[Finding, ...], scene: Scene, *, settled: bool) -> t
     if settled:
         return stopping
     curable = {gate.name for gate in GATES if gate.settles}
+    blind = {gate.name for gate in GATES if gate.needs_quiet}
     serving = {facts.node for _, facts in scene.answering() if is_serving(facts)}
     return tuple(
         one
         for one in stopping
         if not (one.gate in curable and one.verdict == "fail")
-        and not (one.gate in _BLIND_WHILE_SERVING and one.verdict == "unknown" and one.node in serving)
+        and not (one.gate in blind and one.verdict == "unknown" and one.node in serving)
     )
 
 
-def _reachable(scene: Scene) -> Iterator[Finding]:
-    for facts in scene.facts:
+def _judge_reachable(scene: Scene) -> Iterator[tuple[Node, Seen]]:
+    for node in scene.line.nodes:
+        facts = scene.of(node)
         seen = Seen(verdict="pass", measured="answers")
         if facts.unreachable:
             seen = Seen(verdict="unknown", measured=facts.unreachable, hint=facts.hint)
-        yield finding(facts.node, "reachable", _REACHABLE, seen)
+        yield node, seen
+
+
+REACHABLE = LineGate(
+    name="reachable",
+    section="fabric",
+    about="the node answers over SSH",
+    demand=lambda _: Demand(
+        wanted="an answer over SSH", origin="nothing is known of a node that does not answer"
+    ),
+    remedy="see what it said; log in by hand with the same address, user and key",
+    judge=_judge_reachable,
+)

@@ -1,9 +1,44 @@
 """Containers of a node: the serving image by content, and what is left of this line."""
 
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from bootcheck.facts import Container, Containers, Image, Record, Unread
+from bootcheck.facts import Record, Unread
+from bootcheck.probes.probe import Probe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """The serving image on a node. `layers` is the content; `identity` may differ after save and load."""
+
+    probe: ClassVar[str] = "image"
+
+    reference: str
+    is_present: bool
+    identity: str = ""
+    layers: tuple[str, ...] = ()
+    architecture: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """One container of ours on a node; `since` is docker's own words, such as `Up 3 minutes`."""
+
+    name: str
+    state: str
+    since: str
+    rank: str
+    boot: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Containers:
+    """All containers of this line on a node."""
+
+    probe: ClassVar[str] = "containers"
+
+    found: tuple[Container, ...]
 
 
 def list_argv(line: str) -> tuple[str, ...]:
@@ -61,3 +96,21 @@ def _container(row: Any) -> Container:
         rank=labels.get("sparkctl.rank", ""),
         boot=labels.get("sparkctl.boot", ""),
     )
+
+
+PROBES = (
+    Probe(
+        name="image",
+        about="the serving image and its layers",
+        argvs=lambda target: (("docker", "image", "inspect", "--format", "{{json .}}", target.needs.image),),
+        parse=parse_image,
+        limit_s=10,
+    ),
+    Probe(
+        name="containers",
+        about="containers of this line",
+        argvs=lambda target: (list_argv(target.line.name),),
+        parse=parse_containers,
+        limit_s=10,
+    ),
+)

@@ -2,13 +2,55 @@
 
 import json
 import re
+from dataclasses import dataclass
+from typing import ClassVar
 
-from bootcheck.facts import Link, Links, Ping, Record, Unread
+from bootcheck.facts import Record, Unread
+from bootcheck.probes.probe import Argv, Probe, Target
 
 # An IPv4 header is 20 bytes, an ICMP echo header 8.
 _HEADERS = 28
 _COUNTS = re.compile(r"(\d+) packets transmitted, (\d+) received")
 _LOCAL = re.compile(r"local error: message too long, mtu[=:]\s*(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One network interface."""
+
+    interface: str
+    mtu: int
+    is_up: bool
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Links:
+    """All network interfaces."""
+
+    probe: ClassVar[str] = "links"
+
+    interfaces: tuple[Link, ...]
+
+    def holding(self, address: str) -> Link | None:
+        """Return the interface that has this address."""
+        return next((link for link in self.interfaces if address in link.addresses), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """A don't-fragment ping: who was asked, with how many payload bytes, and how many came back.
+
+    `local_mtu` is set when our own interface refused the packet, which is another fault than silence on the path.
+    """
+
+    probe: ClassVar[str] = "jumbo-ping"
+
+    address: str
+    payload: int
+    sent: int
+    received: int
+    local_mtu: int | None
 
 
 def ping_argv(address: str, mtu: int) -> tuple[str, ...]:
@@ -48,3 +90,26 @@ def parse_ping(record: Record) -> Ping | Unread:
         received=int(counts[2]),
         local_mtu=int(local[1]) if local else None,
     )
+
+
+def _pings(target: Target) -> tuple[Argv, ...]:
+    mtu = round(target.floors.mtu.value)
+    return tuple(ping_argv(rail.address, mtu) for peer in target.peers for rail in peer.rails)
+
+
+PROBES = (
+    Probe(
+        name="links",
+        about="interfaces with addresses and MTU",
+        argvs=lambda _: (("ip", "-j", "addr"),),
+        parse=parse_links,
+        limit_s=5,
+    ),
+    Probe(
+        name="jumbo-ping",
+        about="don't-fragment ping of full size to every fabric address of every other node",
+        argvs=_pings,
+        parse=parse_ping,
+        limit_s=10,
+    ),
+)

@@ -7,9 +7,11 @@ decode step does not (tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark#1: 230 again
 import csv
 import json
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from bootcheck.facts import Gemv, Gpu, Process, Processes, Record, Unread
+from bootcheck.facts import Record, Unread
+from bootcheck.probes.probe import Probe
 
 _FIELDS = (
     "name",
@@ -54,6 +56,48 @@ for _ in range(blocks):
     rates.append(round(turns * matrix.numel() * matrix.element_size() / spent / 1e9, 1)); seconds.append(round(spent, 3))
 print(json.dumps({"probe": "gemv", "gb_s": rates, "seconds": seconds}))
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU at one moment; None where the driver says `[N/A]`."""
+
+    probe: ClassVar[str] = "gpu"
+
+    name: str
+    driver: str
+    pstate: str
+    sm_mhz: float | None
+    power_w: float | None
+    temperature_c: float | None
+    utilisation_percent: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A compute process on the GPU; `memory` in bytes, None where the driver does not say."""
+
+    pid: int
+    name: str
+    memory: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processes:
+    """All compute processes on the GPU."""
+
+    probe: ClassVar[str] = "gpu-processes"
+
+    running: tuple[Process, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gemv:
+    """Decode-shaped matrix-vector bandwidth of each timed block, in GB/s."""
+
+    probe: ClassVar[str] = "gemv"
+
+    blocks: tuple[float, ...]
 
 
 def gemv_argv(image: str) -> tuple[str, ...]:
@@ -126,3 +170,31 @@ def _number(cell: str) -> float | None:
 def _unread(record: Record, why: str) -> Unread:
     said = record.stderr.strip()
     return Unread(probe=record.probe, why=f"{why}: {said}" if said and record.rc else why, seen=record.stdout)
+
+
+PROBES = (
+    Probe(
+        name="gpu",
+        about="driver, clocks, power, temperature, throttle reasons",
+        argvs=lambda _: (GPU_ARGV,),
+        parse=parse_gpu,
+        limit_s=10,
+    ),
+    Probe(
+        name="gpu-processes",
+        about="compute processes on the GPU",
+        argvs=lambda _: (PROCESSES_ARGV,),
+        parse=parse_processes,
+        limit_s=10,
+    ),
+    Probe(
+        name="gemv",
+        about="decode-shaped GEMV bandwidth; not run while the GPU has a compute process",
+        argvs=lambda target: (gemv_argv(target.needs.image),),
+        parse=parse_gemv,
+        limit_s=120,
+        group="alone",
+        only_if_quiet="gpu-processes",
+        most_lines=1,
+    ),
+)

@@ -1,12 +1,27 @@
 """Memory of a node from /proc/meminfo."""
 
 import re
+from dataclasses import dataclass
+from typing import ClassVar
 
-from bootcheck.facts import Memory, Record, Unread
+from bootcheck.facts import Record, Unread
+from bootcheck.probes.probe import Probe
 from sparkctl.units import KIB
 
 _ROW = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d+) kB$", re.MULTILINE)
 _WANTED = ("MemTotal", "MemFree", "MemAvailable", "Cached")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """/proc/meminfo in bytes. CUDA's free memory on GB10 is MemFree; vLLM's start check reads MemAvailable."""
+
+    probe: ClassVar[str] = "memory"
+
+    total: int
+    free: int
+    available: int
+    cached: int
 
 
 def parse_meminfo(record: Record) -> Memory | Unread:
@@ -21,3 +36,14 @@ def parse_meminfo(record: Record) -> Memory | Unread:
             probe=record.probe, why="free memory is not between zero and the total", seen=record.stdout
         )
     return Memory(total=total, free=free, available=available, cached=cached)
+
+
+PROBES = (
+    Probe(
+        name="memory",
+        about="total, free and available memory, page cache",
+        argvs=lambda _: (("cat", "/proc/meminfo"),),
+        parse=parse_meminfo,
+        limit_s=5,
+    ),
+)

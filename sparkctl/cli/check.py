@@ -4,8 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bootcheck import collect, findings, gates
+from bootcheck import collect, findings, gates, probes
 from bootcheck.findings import Finding
+from bootcheck.floors import Floors
+from bootcheck.gates.gate import Scene
 from launcher import boot as ritual
 from sparkctl import ansible, edge
 from sparkctl.cli import served
@@ -30,6 +32,14 @@ def check(
     set_: SetOption = None,
     rehearsal: RehearsalOption = False,
     scenario: ScenarioOption = None,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Leave out what loads GPU and fabric; their gates say nothing then."),
+    ] = False,
+    hash_model: Annotated[
+        bool,
+        typer.Option("--hash-model", help="Hash every model file on every node too, which takes minutes."),
+    ] = False,
     list_probes: Annotated[
         bool, typer.Option("--list-probes", help="Print every probe and its command.")
     ] = False,
@@ -39,21 +49,27 @@ def check(
         return _list_probes(session)
     practise(session, rehearsal, scenario)
     chosen = served.choose(session, line, recipe, set_)
+    left_out = (probes.loading() if quick else frozenset()) | (
+        frozenset() if hash_model else probes.requested()
+    )
+    context = ritual.context(
+        chosen.line, chosen.recipe, chosen.floors, session.clock.today(), frozenset(left_out)
+    )
     with session.console.work(f"probing {len(chosen.line.nodes)} nodes of line {chosen.line.name}"):
-        scene = ritual.check(
-            chosen.line,
-            chosen.recipe,
-            chosen.floors,
-            lambda answer: session.console.progress(ansible.describe(answer)),
-        )
+        bundle = collect.collect(context, lambda answer: session.console.progress(ansible.describe(answer)))
+    return show_scene(session, ritual.scene(bundle))
+
+
+def show_scene(session: Session, scene: Scene) -> int:
+    """Judge what was found on a line, print every finding, and return the exit code."""
     found = gates.judge(scene)
     code = findings.exit_code(found)
     show_findings(session.console, found, everything=True)
     boots = not gates.blocking(found, scene, settled=False)
-    session.console.say(_summary(chosen.line.name, found, boots=boots))
+    session.console.say(_summary(scene.line.name, found, boots=boots))
     session.console.answer(
         {
-            "line": chosen.line.name,
+            "line": scene.line.name,
             "ok": code == 0,
             "findings": edge.plain(found),
             "simulated": session.simulated,
@@ -122,7 +138,7 @@ def _summary(line: str, found: tuple[Finding, ...], *, boots: bool) -> str:
 
 
 def _list_probes(session: Session) -> int:
-    commands = collect.probe_commands("IMAGE", 9000)
+    commands = collect.examples(Floors())
     rows: list[Any] = [{"probe": name, "about": about, "argv": list(argv)} for name, about, argv in commands]
     session.console.table(
         (Column(title="probe"), Column(title="about", fold=True), Column(title="command", fold=True)),

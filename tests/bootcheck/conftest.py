@@ -1,25 +1,38 @@
-"""A healthy line of four nodes as probe.yml would bring it home, and a way to change what single probes said."""
+"""Scenes: the healthy line with some probes of some nodes changed."""
 
-import dataclasses
-import json
+import importlib.util
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from bootcheck.collect import facts
-from bootcheck.facts import Bundle, NodeRecords, Record
-from bootcheck.floors import Floors
+from bootcheck.facts import Bundle, Context
+from bootcheck.floors import Floors, override
 from bootcheck.gates.gate import Scene
-from bootcheck.probes import PROBES, Target
-from sparkctl import inventory
-from sparkctl.line import Line, Node
+from launcher.boot import context
+from launcher.recipe import Recipe
+from sparkctl import edge, inventory
+from sparkctl.line import Line
 
 ROOT = Path(__file__).parents[2]
-IMAGE = "sparkctl/vllm:1"
 
-Patch = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+def load_healthy() -> ModuleType:
+    """Load healthy.py, which is no package's: pytest imports tests by path."""
+    spec = importlib.util.spec_from_file_location("healthy", Path(__file__).parent / "healthy.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["healthy"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+healthy = load_healthy()
 
 
 @pytest.fixture(scope="session")
@@ -28,55 +41,28 @@ def line() -> Line:
     return inventory.read(ROOT / "inventory.example.yml").line("A")
 
 
-@pytest.fixture
-def scene(line: Line) -> Callable[[Patch], Scene]:
-    """Return a maker of scenes: the healthy line with some probes of some nodes changed."""
+@pytest.fixture(scope="session")
+def recipe() -> Recipe:
+    """The recipe of V4.1-Flash on four nodes."""
+    return edge.read(ROOT / "recipes" / "v41-flash-exl3-tp4.yml", Recipe)
 
-    def make(patch: Patch) -> Scene:
-        nodes = {node.name: _records(line, node, patch.get(node.name, {})) for node in line.nodes}
-        return Scene(line=line, facts=facts(Bundle(nodes=nodes)), floors=Floors())
+
+@pytest.fixture
+def known(line: Line, recipe: Recipe) -> Context:
+    """What a look at that line rests on."""
+    return context(line, recipe, Floors(), "2026-11-29T12:00:00Z")
+
+
+@pytest.fixture
+def scene(known: Context) -> Callable[..., Scene]:
+    """Return a maker of scenes: the healthy line with some probes of some nodes changed, and some floors."""
+
+    def make(patch: Mapping[str, Any], floors: Mapping[str, float] | None = None) -> Scene:
+        nodes = {
+            node.name: healthy.records(known, node, patch.get(node.name, {})) for node in known.line.nodes
+        }
+        judged = override(Floors(), floors or {}, "the scene")
+        bundle = Bundle(context=known, nodes=nodes)
+        return Scene(line=known.line, needs=known.needs, facts=facts(bundle), floors=judged)
 
     return make
-
-
-def _records(line: Line, node: Node, patch: Mapping[str, Mapping[str, Any]]) -> NodeRecords:
-    if "unreachable" in patch:
-        return NodeRecords(**patch["unreachable"])
-    peers = tuple(rail.address for other in line.nodes if other is not node for rail in other.rails)
-    target = Target(line=line.name, image=IMAGE, peer_addresses=peers, mtu=9000)
-    return NodeRecords(
-        probes=tuple(
-            dataclasses.replace(_record(node, probe.name, argv), **patch.get(probe.name, {}))
-            for probe in PROBES
-            for argv in probe.argvs(target)
-        )
-    )
-
-
-def _record(node: Node, probe: str, argv: tuple[str, ...]) -> Record:
-    stdout = {
-        "memory": _case("memory", "healthy"),
-        "kernel": _case("kernel", "gb10"),
-        "gpu": _case("gpu", "idle"),
-        "gpu-processes": _case("gpu-processes", "none"),
-        "links": json.dumps([_link(rail.interface, rail.address) for rail in node.rails]),
-        "jumbo-ping": "2 packets transmitted, 2 received, 0% packet loss, time 201ms",
-        "image": _case("image", "present"),
-        "containers": "",
-        "gemv": _case("gemv", "fast"),
-    }[probe]
-    return Record(probe=probe, argv=argv, rc=0, stdout=stdout, stderr="", seconds=0.1)
-
-
-def _case(probe: str, name: str) -> str:
-    case = json.loads((Path(__file__).parent / "cases" / probe / f"{name}.json").read_text())
-    return str(case["stdout"])
-
-
-def _link(interface: str, address: str) -> dict[str, Any]:
-    return {
-        "ifname": interface,
-        "mtu": 9000,
-        "flags": ["UP", "LOWER_UP"],
-        "addr_info": [{"family": "inet", "local": address}],
-    }

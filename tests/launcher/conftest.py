@@ -1,13 +1,15 @@
 """The recipe that ships, its engine's facts, and the example line."""
 
-import json
+import dataclasses
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootcheck.collect import tables
+from bootcheck.floors import Floors
+from launcher.boot import context
 from launcher.recipe import EngineFacts, Recipe
 from sparkctl import edge, inventory
 from sparkctl.line import Line
@@ -34,43 +36,17 @@ def engine() -> EngineFacts:
 
 
 @pytest.fixture(scope="session")
-def healthy_probes() -> Callable[[Line, str], list[dict[str, Any]]]:
+def healthy_probes(recipe: Recipe) -> Callable[[Line, str], list[dict[str, Any]]]:
     """Return a maker of what spark_probe brings home from a healthy node."""
-    cases = ROOT / "tests" / "bootcheck" / "cases"
-    texts = {
-        "memory": "memory/healthy",
-        "kernel": "kernel/gb10",
-        "gpu": "gpu/idle",
-        "gpu-processes": "gpu-processes/none",
-        "image": "image/present",
-        "gemv": "gemv/fast",
-    }
-    stdout = {
-        probe: json.loads((cases / f"{name}.json").read_text())["stdout"] for probe, name in texts.items()
-    }
+    spec = importlib.util.spec_from_file_location("healthy", ROOT / "tests" / "bootcheck" / "healthy.py")
+    assert spec is not None
+    assert spec.loader is not None
+    healthy = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(healthy)
 
     def make(line: Line, name: str) -> list[dict[str, Any]]:
+        known = context(line, recipe, Floors(), "2026-11-29T12:00:00Z")
         node = next(node for node in line.nodes if node.name == name)
-        links = [
-            {
-                "ifname": rail.interface,
-                "mtu": 9000,
-                "flags": ["LOWER_UP"],
-                "addr_info": [{"local": rail.address}],
-            }
-            for rail in node.rails
-        ]
-        ping = "2 packets transmitted, 2 received, 0% packet loss"
-        said = {**stdout, "links": json.dumps(links), "jumbo-ping": ping, "containers": ""}
-        return [
-            {
-                **{key: row[key] for key in ("probe", "argv")},
-                "rc": 0,
-                "stdout": said[str(row["probe"])],
-                "stderr": "",
-                "seconds": 0.1,
-            }
-            for row in tables(line, "image", 9000)[name]
-        ]
+        return [dataclasses.asdict(one) for one in healthy.records(known, node, {}).probes]
 
     return make

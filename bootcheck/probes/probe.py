@@ -1,0 +1,48 @@
+"""What a probe is: a command for each node, its limits, and a pure parser of what it printed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from bootcheck.facts import Record
+from bootcheck.floors import Floors
+from bootcheck.needs import Needs
+from sparkctl.line import Line, Node
+
+Argv = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a probe's command may depend on: the line, the node it runs on, the recipe's needs, the floors."""
+
+    line: Line
+    node: Node
+    needs: Needs
+    floors: Floors
+
+    @property
+    def peers(self) -> tuple[Node, ...]:
+        """The other nodes of the line, in rank order."""
+        return tuple(node for node in self.line.nodes if node.name != self.node.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One kind of command that runs on a node.
+
+    `argvs` gives the commands for a target: none, one, or one for each thing it asks about. A probe of group `parallel`
+    only reads; `alone` loads the node or the fabric, so that they run one after the other, after the readers.
+    `only_if_quiet` names a probe that must have printed at most `most_lines` lines, or this one is not run.
+    `on_request` marks a probe that costs minutes and runs only when it is asked for by name.
+    """
+
+    name: str
+    about: str
+    argvs: Callable[[Target], tuple[Argv, ...]]
+    parse: Callable[[Record], object]
+    limit_s: float
+    group: Literal["parallel", "alone"] = "parallel"
+    only_if_quiet: str = ""
+    most_lines: int = 0
+    on_request: bool = False
