@@ -23,10 +23,15 @@ _NAME = (
 _QUOTED = r"""\\?"(?:[^"\\]|\\.)*?\\?"|'(?:[^'\\]|\\.)*'"""
 _LIST = rf"\[(?:\s*(?:{_QUOTED}),?)*\s*\]"
 _BARE = r"""[^\s"',;}\]]+"""
+_WORD = r"""[^\s"']+"""
 
-# NAME=value, NAME: value, "NAME": "value", 'name': ['value'], --name value, --name=value.
+# "NAME=value with anything" as docker and JSON lists quote it; then NAME=value, NAME: value, "NAME": "value", 'name': ['value'].
+_ENTRY = re.compile(
+    rf"""(?P<name>(?P<quote>\\?["']){_NAME}=)(?P<value>(?:(?!(?P=quote)).)+)""", re.IGNORECASE
+)
 _ASSIGNED = re.compile(
-    rf"""(?P<name>(?<![A-Za-z0-9_.-])(?:--)?{_NAME}\\?["']?\s*[=:]\s*)(?P<value>{_LIST}|{_QUOTED}|(?:(?:Bearer|Basic)\s+)?{_BARE})""",
+    rf"""(?P<name>(?<![A-Za-z0-9_.-])(?:--)?{_NAME}\\?["']?)(?:(?P<equals>=)|(?P<colon>\s*[=:]\s*))"""
+    rf"""(?P<value>{_LIST}|{_QUOTED}|(?:(?:Bearer|Basic)\s+)?(?(equals){_WORD}|{_BARE}))""",
     re.IGNORECASE,
 )
 _FLAG = re.compile(
@@ -53,7 +58,7 @@ def names_a_secret(name: str) -> bool:
 def text(told: str) -> str:
     """Return the text with every secret withheld."""
     told = _BLOCK.sub(WITHHELD, told)
-    for pattern in (_ASSIGNED, _FLAG, _BEARER, _URL):
+    for pattern in (_ENTRY, _ASSIGNED, _FLAG, _BEARER, _URL):
         told = pattern.sub(_withhold, told)
     return _SHAPED.sub(WITHHELD, told)
 
@@ -64,7 +69,8 @@ def _withhold(found: re.Match[str]) -> str:
         return found[0]
     quote = re.match(r"""\\?["']""", value)
     mark = quote[0] if quote else ""
-    return f"{found['name']}{mark}{WITHHELD}{mark}"
+    before = found[0][: found.start("value") - found.start()]
+    return f"{before}{mark}{WITHHELD}{mark}"
 
 
 def argv(words: tuple[str, ...]) -> tuple[str, ...]:
