@@ -4,6 +4,7 @@ Answers are read from events, never from the return code alone. Nobody else know
 """
 
 import hashlib
+import json
 import os
 import shlex
 import signal
@@ -17,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from sparkctl import content, unreachable
 from sparkctl.errors import Interrupted, Unclear
 from sparkctl.line import Line
@@ -28,7 +27,12 @@ Status = Literal["ok", "failed", "unreachable", "skipped"]
 # Ansible's own task before a role with argument specs.
 _VALIDATION = "Validating arguments against arg spec"
 
+# In the environment of every process that a playbook starts here: of which run it is, and which line it changes.
 _MARK = "SPARKCTL_RUN"
+_CHANGES = "SPARKCTL_CHANGES"
+
+_READS = frozenset({"probe"})
+"""Playbooks that change nothing: they run without the line's lock, beside whoever holds it."""
 
 _STATUS: Mapping[str, Status] = {
     "runner_on_ok": "ok",
@@ -95,6 +99,8 @@ def _play(
     with tempfile.TemporaryDirectory(prefix="sparkctl-") as folder, _interruption() as interrupted:
         _write_variables(Path(folder), variables)
         environment = _environment(line) | {_MARK: uuid.uuid4().hex}
+        if playbook not in _READS:
+            environment[_CHANGES] = line.identity
         ran = ansible_runner.run(
             private_data_dir=folder,
             playbook=str(content.playbook(playbook)),
@@ -108,7 +114,7 @@ def _play(
             settings={"pexpect_timeout": 1},
         )
         if interrupted.is_set():
-            _end_marked(environment[_MARK])
+            _end_marked(_MARK, environment[_MARK])
             raise Interrupted(
                 f"interrupted while {playbook}.yml ran; what was done until then is kept",
                 hint="sparkctl status says what runs; boot and tune --resume go on",
@@ -145,14 +151,23 @@ def _write_variables(folder: Path, variables: Mapping[str, object]) -> None:
     (folder / "env").mkdir()
     path = folder / "env" / "extravars"
     path.touch(mode=0o600)
-    path.write_text(yaml.dump(variables, Dumper=_Unsafe, sort_keys=False), encoding="utf-8")
+    path.write_text(json.dumps(_as_text(variables)), encoding="utf-8")
 
 
-class _Unsafe(yaml.SafeDumper):
-    """Writes every text value with the tag `!unsafe`, so that Ansible never takes braces in it for a template."""
+def _as_text(value: object) -> object:
+    """Mark every text as one that Ansible takes as it is: no template, and no number or truth value that looks like it.
 
-
-_Unsafe.add_representer(str, lambda dumper, text: dumper.represent_scalar("!unsafe", text, style='"'))
+    Note: YAML's `!unsafe` tag would not do: Ansible resolves what stands under it anew, and `"no"` becomes False.
+    """
+    match value:
+        case str():
+            return {"__ansible_unsafe": value}
+        case Mapping():
+            return {name: _as_text(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_as_text(one) for one in value]
+        case _:
+            return value
 
 
 def _environment(line: Line) -> dict[str, str]:
@@ -199,18 +214,31 @@ def _answer(event: Mapping[str, Any]) -> Answer | None:
     )
 
 
-def _end_marked(mark: str) -> None:
-    """Kill what an interrupted ansible-playbook left: its workers have sessions of their own and wait for ever.
+def end_orphans(line: Line) -> int:
+    """Kill what a controller that died left of its Ansible; return how many processes that were.
 
-    Every process of this run, and no other, carries the mark in its environment.
+    Only for who holds the line's lock: nobody else can be changing it then.
     """
-    wanted = f"{_MARK}={mark}".encode()
+    return _end_marked(_CHANGES, line.identity)
+
+
+def _end_marked(name: str, value: str) -> int:
+    """Kill the processes that carry the mark in their environment, this one excepted; return how many.
+
+    An interrupted ansible-playbook leaves workers with sessions of their own that wait for ever.
+    """
+    wanted, ended = f"{name}={value}".encode(), 0
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with suppress(OSError):
+            # ssh's own masters are kept: they change nothing and spare the next run its logins.
+            if b"[mux]" in (entry / "cmdline").read_bytes():
+                continue
             if wanted in (entry / "environ").read_bytes().split(b"\0"):
                 os.kill(int(entry.name), signal.SIGKILL)
+                ended += 1
+    return ended
 
 
 @contextmanager
