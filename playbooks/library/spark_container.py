@@ -16,6 +16,7 @@ DOCUMENTATION = """
 module: spark_container
 short_description: Bring the container of one rank to a state
 description:
+  - After a removal it waits until no process of the engine holds the GPU, which can take seconds after docker is done.
   - Names a docker error as docker does; values of options that look secret are withheld from every answer.
 author: [the sparkctl authors]
 attributes:
@@ -29,6 +30,7 @@ options:
   line: {type: str, description: Value of the label sparkctl.line; all its containers shall be absent.}
   grace_s: {type: int, default: 15, description: Seconds between docker's SIGTERM and SIGKILL.}
   settle_s: {type: float, default: 3, description: Seconds after which a started container must still run.}
+  release_s: {type: float, default: 20, description: Seconds to wait for the engine's processes to let go of the GPU.}
   limit_s: {type: float, default: 120, description: Seconds that one docker command may take beyond its grace.}
 """
 
@@ -50,6 +52,11 @@ RETURN = """
 id: {description: The running container., returned: state started, type: str}
 started_at: {description: When docker started it., returned: state started, type: str}
 replaced: {description: Whether another container of that name was removed first., returned: state started, type: bool}
+held:
+  description: Processes of the engine that still hold the GPU, as nvidia-smi names them.
+  returned: state absent
+  type: list
+  elements: str
 removed:
   description: What was removed, each with its last log lines and its last state.
   returned: state absent
@@ -64,6 +71,12 @@ removed:
       state: {status: exited, running: false, exit_code: 1, oom_killed: false, error: "", finished_at: "..."}
       log: last lines
 """
+
+
+HOLDERS = ["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"]
+HOLDERS_LIMIT_S = 10.0  # nvidia-smi itself may hang on a node that is out of memory
+ENGINE = "VLLM::"  # how vLLM titles its processes
+RELEASE_POLL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -94,7 +107,7 @@ def start(docker: Docker, rank: Rank, settle_s: float, *, check_mode: bool) -> d
     return _started(found, _alive(docker, rank, settle_s))
 
 
-def remove_line(docker: Docker, line: str, *, check_mode: bool) -> dict[str, Any]:
+def remove_line(docker: Docker, line: str, release_s: float, *, check_mode: bool) -> dict[str, Any]:
     """Remove every container of a line from this node and prove that none is left.
 
     Raises:
@@ -113,8 +126,29 @@ def remove_line(docker: Docker, line: str, *, check_mode: bool) -> dict[str, Any
                 rc=0,
                 stderr="",
             )
+    held = holders(release_s) if found and not check_mode else []
     before = "".join(container.line() for container in found)
-    return {"changed": bool(found), "removed": removed, "diff": {"before": before, "after": ""}}
+    return {
+        "changed": bool(found),
+        "removed": removed,
+        "held": held,
+        "diff": {"before": before, "after": ""},
+    }
+
+
+def holders(release_s: float) -> list[str]:
+    """Return the engine's processes that hold the GPU after waiting for them to let go; none when nvidia-smi is silent.
+
+    A new container that starts in that second finds no GPU (getainode/ainode PR#63, reported).
+    """
+    until = time.monotonic() + release_s
+    while True:
+        outcome = run(HOLDERS, HOLDERS_LIMIT_S)
+        rows = outcome.stdout.splitlines() if outcome.rc == 0 else []
+        held = [" ".join(row.split(", ")) for row in rows if ENGINE in row]
+        if not held or time.monotonic() >= until:
+            return held
+        time.sleep(RELEASE_POLL_S)
 
 
 def _promised(rank: Rank) -> Container:
@@ -169,6 +203,7 @@ def main() -> None:
             "line": {"type": "str"},
             "grace_s": {"type": "int", "default": 15},
             "settle_s": {"type": "float", "default": 3.0},
+            "release_s": {"type": "float", "default": 20.0},
             "limit_s": {"type": "float", "default": 120.0},
         },
         required_if=[("state", "started", ("name", "argv", "digest")), ("state", "absent", ("line",))],
@@ -183,7 +218,7 @@ def main() -> None:
             rank = Rank(name=wanted["name"], argv=wanted["argv"], digest=wanted["digest"])
             answer = start(docker, rank, wanted["settle_s"], check_mode=module.check_mode)
         else:
-            answer = remove_line(docker, wanted["line"], check_mode=module.check_mode)
+            answer = remove_line(docker, wanted["line"], wanted["release_s"], check_mode=module.check_mode)
     except DockerFault as fault:
         module.fail_json(**fault.told, invocation={})
     module.exit_json(**answer, invocation={})

@@ -12,7 +12,9 @@ import time
 from dataclasses import dataclass, field
 from typing import IO
 
-KEPT_BYTES = 256 * 1024  # a probe prints a few KiB; a tool gone wild must not fill the controller's memory
+KEPT_BYTES = (
+    1024 * 1024
+)  # a probe prints some KiB, docker inspect about ten a container; a tool gone wild must not fill our memory
 GRACE_S = 0.5  # between SIGTERM, which `docker run` hands on to its container, and SIGKILL
 DRAIN_S = 1.0  # a grandchild that left the process group may hold a pipe open for ever
 

@@ -73,7 +73,11 @@ def make_node(home: Path, name: str) -> Node:
     memory.write_text(MEMINFO.format(free=90_000_000, cached=30_200_000), encoding="utf-8")
     settled = node.home / "settled"
     settled.write_text(MEMINFO.format(free=119_000_000, cached=700_000), encoding="utf-8")
-    node.tool("cat", f'[ "$1" = /proc/meminfo ] && exec /bin/cat {memory}\nexec /bin/cat "$@"')
+    for blocks in ("buddyinfo", "whole"):
+        (node.home / blocks).write_text("Node 0, zone   Normal 9 9 9 9 9 9 9 9 9 9 28000\n", encoding="utf-8")
+    told = f"/proc/meminfo) exec /bin/cat {memory} ;; /proc/buddyinfo) exec /bin/cat {node.home}/buddyinfo ;;"
+    node.tool("cat", f'case $1 in {told} esac\nexec /bin/cat "$@"')
+    node.tool("getconf", "echo 4096")
     node.tool("sudo", f"cp {settled} {memory}")
     # Ansible runs modules with this interpreter, which is where a node's PATH can be its own without SSH.
     node.tool("python3", f'PATH={node.bin}:$PATH exec {sys.executable} "$@"')

@@ -104,7 +104,7 @@ def test_absent_removes_the_whole_line_and_only_that() -> None:
     """Every container of the line goes with its last log and state; another line's stays."""
     start()
     start(name="sparkctl-b-rank0", line="B")
-    answer = spark_container.remove_line(DOCKER, "A", check_mode=False)
+    answer = spark_container.remove_line(DOCKER, "A", 5.0, check_mode=False)
     (gone,) = answer["removed"]
     assert (gone["name"], gone["rank"], gone["boot"], gone["digest"]) == (NAME, "0", "b1", "d1")
     assert gone["state"]["running"] is True
@@ -117,14 +117,14 @@ def test_absent_removes_the_whole_line_and_only_that() -> None:
 def test_absent_changes_nothing_where_nothing_is() -> None:
     """A second stop reports no change."""
     start()
-    assert spark_container.remove_line(DOCKER, "A", check_mode=False)["changed"] is True
-    assert spark_container.remove_line(DOCKER, "A", check_mode=False)["changed"] is False
+    assert spark_container.remove_line(DOCKER, "A", 5.0, check_mode=False)["changed"] is True
+    assert spark_container.remove_line(DOCKER, "A", 5.0, check_mode=False)["changed"] is False
 
 
 def test_absent_in_check_mode_removes_nothing(node: Node) -> None:
     """Check mode names what would go and leaves it."""
     start()
-    answer = spark_container.remove_line(DOCKER, "A", check_mode=True)
+    answer = spark_container.remove_line(DOCKER, "A", 5.0, check_mode=True)
     assert answer["changed"] is True
     assert answer["diff"] == {"before": f"{NAME} running digest d1\n", "after": ""}
     assert node.containers() == {NAME}
@@ -135,7 +135,7 @@ def test_what_docker_does_not_remove_is_a_fault(node: Node) -> None:
     start()
     (node.bin / "stubborn").touch()
     with pytest.raises(DockerFault, match="containers of line A are left after docker rm: wanted none"):
-        spark_container.remove_line(DOCKER, "A", check_mode=False)
+        spark_container.remove_line(DOCKER, "A", 5.0, check_mode=False)
 
 
 def test_a_missing_docker_is_named(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,3 +176,27 @@ def test_an_answer_of_another_shape_is_a_fault(node: Node) -> None:
 def test_only_secret_settings_are_withheld(words: list[str], shown: list[str]) -> None:
     """Names decide, and only in environment options."""
     assert redacted(words) == shown
+
+
+def test_stopping_waits_until_the_gpu_is_released(node: Node) -> None:
+    """A process of the engine that holds the GPU for a moment is waited for; a foreign one is not ours to wait for."""
+    polls = node.home / "polls"
+    polls.write_text("")
+    node.tool(
+        "nvidia-smi",
+        f"echo x >>{polls}\n"
+        f'[ "$(wc -l <{polls})" -lt 3 ] && echo "41873, VLLM::Worker_TP0"\n'
+        'echo "900, /usr/bin/other"',
+    )
+    start()
+    answer = spark_container.remove_line(DOCKER, "A", 10.0, check_mode=False)
+    assert (answer["changed"], answer["held"]) == (True, [])
+    assert len(polls.read_text().split()) == 3
+
+
+def test_a_gpu_that_is_not_released_is_told(node: Node) -> None:
+    """After the time given the answer names who still holds it; that is a fact, not a failure."""
+    node.tool("nvidia-smi", 'echo "41873, VLLM::Worker_TP0"')
+    start()
+    answer = spark_container.remove_line(DOCKER, "A", 0.1, check_mode=False)
+    assert answer["held"] == ["41873 VLLM::Worker_TP0"]
