@@ -6,7 +6,7 @@ the name says GB/s (10^9 bytes).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from bootcheck.floors import Floors
 from bootcheck.needs import Needs
@@ -60,6 +60,10 @@ class Bundle:
     schema: int = 1
     context: Context
     nodes: Mapping[str, NodeRecords]
+    logs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The last lines of each rank's log, by node; for people, no gate reads them."""
+    rows: tuple[Mapping[str, Any], ...] = ()
+    """The ledger's rows of the line's last boot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

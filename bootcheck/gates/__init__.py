@@ -6,16 +6,48 @@ The modules mirror bootcheck/probes: what memory.py reads there, memory.py judge
 from collections.abc import Iterator
 
 from bootcheck.findings import Finding
-from bootcheck.gates import container, fabric, gpu, memory, software
+from bootcheck.gates import (
+    addresses,
+    cabling,
+    collective,
+    container,
+    environment,
+    fabric,
+    files,
+    gid,
+    gpu,
+    killer,
+    leftovers,
+    memory,
+    model,
+    rdma,
+    runtime,
+    security,
+    software,
+    transfer,
+)
 from bootcheck.gates.gate import Demand, Gate, LineGate, Scene, Seen, is_serving
 from sparkctl.line import Node
 
 GATES: tuple[Gate, ...] = (
     *memory.GATES,
+    *killer.GATES,
     *gpu.GATES,
     *fabric.GATES,
+    *cabling.GATES,
+    *addresses.GATES,
+    *rdma.GATES,
+    *gid.GATES,
+    *environment.GATES,
+    *transfer.GATES,
+    *collective.GATES,
     *software.GATES,
     *container.GATES,
+    *runtime.GATES,
+    *files.GATES,
+    *model.GATES,
+    *leftovers.GATES,
+    *security.GATES,
 )
 
 
@@ -24,12 +56,21 @@ def judge(scene: Scene) -> tuple[Finding, ...]:
     return tuple(found for gate in (REACHABLE, *GATES) for found in gate.findings(scene))
 
 
-def blocking(findings: tuple[Finding, ...], scene: Scene, *, settled: bool) -> tuple[Finding, ...]:
-    """Return the findings that forbid to go on: failures and unknowns, save the failures that settling may cure."""
+def blocking(
+    findings: tuple[Finding, ...],
+    scene: Scene,
+    *,
+    settled: bool,
+    curable: frozenset[str] = frozenset(),
+) -> tuple[Finding, ...]:
+    """Return the findings that forbid to go on: failures and unknowns, save the failures that settling may cure.
+
+    `curable` names further gates whose failure the settling of this very boot may cure.
+    """
     stopping = tuple(one for one in findings if one.verdict in {"fail", "unknown"})
     if settled:
         return stopping
-    curable = {gate.name for gate in GATES if gate.settles}
+    curable |= {gate.name for gate in GATES if gate.settles}
     blind = {gate.name for gate in GATES if gate.needs_quiet}
     serving = {facts.node for _, facts in scene.answering() if is_serving(facts)}
     return tuple(

@@ -181,11 +181,21 @@ def reading(kind: type[F]) -> Callable[[NodeFacts], F | Unread]:
     return lambda facts: facts.one(kind)
 
 
+def answers(scene: Scene, kind: type[F]) -> tuple[dict[Node, F], tuple[tuple[Node, Seen], ...]]:
+    """Return for a line gate what each node answered, and what to say of those whose answer could not be read."""
+    told = [(node, facts.one(kind)) for node, facts in scene.answering()]
+    read = {node: fact for node, fact in told if not isinstance(fact, Unread)}
+    unread = [(node, fact) for node, fact in told if isinstance(fact, Unread) and not fact.is_left_out]
+    return read, tuple((node, unknown(fact)) for node, fact in unread)
+
+
 def unknown(unread: Unread) -> Seen:
     """Say that an answer could not be read."""
-    return Seen(verdict="unknown", measured=describe(unread), hint=_BY_HAND)
+    hint = _QUIET_FIRST if unread.why.startswith("not run") else _BY_HAND
+    return Seen(verdict="unknown", measured=describe(unread), hint=hint)
 
 
+_QUIET_FIRST = "make the GPU quiet first (gate gpu-quiet says who uses it), then check again"
 _BY_HAND = "run the probe's command by hand on the node; sparkctl check --list-probes shows it"
 
 

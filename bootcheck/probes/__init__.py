@@ -4,17 +4,43 @@ A probe is a row in its module's own PROBES, a fact and a parser beside it, and 
 """
 
 from bootcheck.facts import Record, Unread
-from bootcheck.probes import container, fabric, gpu, memory, software
+from bootcheck.probes import (
+    burn,
+    collective,
+    container,
+    fabric,
+    files,
+    gpu,
+    listeners,
+    memory,
+    model,
+    ports,
+    processes,
+    rdma,
+    runtime,
+    software,
+    transfer,
+)
 from bootcheck.probes.probe import Probe, Target
 
 __all__ = ["PROBES", "Probe", "Target", "find", "loading", "parse", "requested"]
 
 PROBES: tuple[Probe, ...] = (
     *memory.PROBES,
+    *processes.PROBES,
     *gpu.PROBES,
+    *burn.PROBES,
     *fabric.PROBES,
+    *ports.PROBES,
+    *rdma.PROBES,
+    *transfer.PROBES,
+    *collective.PROBES,
     *software.PROBES,
     *container.PROBES,
+    *runtime.PROBES,
+    *files.PROBES,
+    *model.PROBES,
+    *listeners.PROBES,
 )
 
 

@@ -1,17 +1,31 @@
-"""Fabric of a node: interfaces with their MTU, and don't-fragment pings to the other nodes."""
+"""Fabric of a node as IP sees it: interfaces with addresses and MTU, and don't-fragment pings to the other nodes."""
 
 import json
 import re
 from dataclasses import dataclass
-from typing import ClassVar
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Any, ClassVar
 
 from bootcheck.facts import Record, Unread
 from bootcheck.probes.probe import Argv, Probe, Target
 
 # An IPv4 header is 20 bytes, an ICMP echo header 8.
-_HEADERS = 28
-_COUNTS = re.compile(r"(\d+) packets transmitted, (\d+) received")
-_LOCAL = re.compile(r"local error: message too long, mtu[=:]\s*(\d+)")
+HEADERS = 28
+# The loopback interface has the largest MTU there is.
+_MOST_MTU = 65536
+
+_COUNTS = re.compile(r"(\d{1,9}) packets transmitted, (\d{1,9}) (?:packets )?received")
+_LOCAL = re.compile(r"local error: message too long, mtu[=:]\s*(\d{1,9})", re.IGNORECASE)
+_TOLD = re.compile(r"^(?:From \S+ icmp_seq=\d+|ping: (?:connect|sendmsg):) (\S.*?)\s*$", re.MULTILINE)
+_ODD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """One address of an interface, IPv4 or IPv6, with the length of its network's prefix."""
+
+    address: str
+    prefix: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +35,17 @@ class Link:
     interface: str
     mtu: int
     is_up: bool
-    addresses: tuple[str, ...]
+    addresses: tuple[Address, ...]
+
+    def network(self, address: str) -> IPv4Network | None:
+        """Return the network that one of its IPv4 addresses lies in."""
+        found = next((one for one in self.addresses if one.address == address), None)
+        return IPv4Interface(f"{found.address}/{found.prefix}").network if found else None
+
+    @property
+    def has_ipv4(self) -> bool:
+        """Whether it has an IPv4 address."""
+        return any(":" not in one.address for one in self.addresses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +58,20 @@ class Links:
 
     def holding(self, address: str) -> Link | None:
         """Return the interface that has this address."""
-        return next((link for link in self.interfaces if address in link.addresses), None)
+        held = (link for link in self.interfaces if any(one.address == address for one in link.addresses))
+        return next(held, None)
+
+    def named(self, interface: str) -> Link | None:
+        """Return the interface of that name."""
+        return next((link for link in self.interfaces if link.interface == interface), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
     """A don't-fragment ping: who was asked, with how many payload bytes, and how many came back.
 
-    `local_mtu` is set when our own interface refused the packet, which is another fault than silence on the path.
+    `local_mtu` is set when our own interface refused the packet, which is another fault than silence on the path;
+    `told` is what the kernel or a node on the way said instead of an answer, such as `Destination Host Unreachable`.
     """
 
     probe: ClassVar[str] = "jumbo-ping"
@@ -51,63 +81,100 @@ class Ping:
     sent: int
     received: int
     local_mtu: int | None
+    told: str = ""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether any packet did not come back, or none could be sent."""
+        return self.received < max(self.sent, 1)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole packet, which is what an MTU bounds."""
+        return self.payload + HEADERS
 
 
 def ping_argv(address: str, mtu: int) -> tuple[str, ...]:
     """Two don't-fragment pings whose packets are exactly `mtu` bytes on the wire."""
-    return ("ping", "-M", "do", "-s", str(mtu - _HEADERS), "-c", "2", "-i", "0.2", "-W", "2", address)
+    return ("ping", "-M", "do", "-s", str(mtu - HEADERS), "-c", "2", "-i", "0.2", "-W", "2", address)
 
 
 def parse_links(record: Record) -> Links | Unread:
-    """Read `ip -j addr`."""
+    """Read `ip -j addr`; every node has at least its loopback interface."""
     try:
-        found = json.loads(record.stdout)
-        links = tuple(
-            Link(
-                interface=str(one["ifname"]),
-                mtu=int(one["mtu"]),
-                is_up="LOWER_UP" in one.get("flags", ()),
-                addresses=tuple(str(address["local"]) for address in one.get("addr_info", ())),
-            )
-            for one in found
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return Unread(probe=record.probe, why="not the JSON of ip -j addr", seen=record.stdout)
+        links = tuple(_link(one) for one in json.loads(record.stdout))
+    except _ODD:
+        links = ()
+    if not links:
+        return Unread(probe=record.probe, why=_why(record, "not the JSON of ip -j addr"), seen=record.stdout)
     return Links(interfaces=links)
 
 
-def parse_ping(record: Record) -> Ping | Unread:
-    """Read `ping` of iputils; the address and size come from the command itself."""
-    counts = _COUNTS.search(record.stdout)
-    if not counts:
-        why = record.stderr.strip() or "no packet counts in ping's output"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
-    local = _LOCAL.search(record.stdout + record.stderr)
-    return Ping(
-        address=record.argv[-1],
-        payload=int(record.argv[record.argv.index("-s") + 1]),
-        sent=int(counts[1]),
-        received=int(counts[2]),
-        local_mtu=int(local[1]) if local else None,
+def _link(told: Any) -> Link:
+    mtu = told["mtu"]
+    if not isinstance(mtu, int) or not 0 < mtu <= _MOST_MTU:
+        raise ValueError(f"{mtu!r} is no MTU")
+    return Link(
+        interface=str(told["ifname"]),
+        mtu=mtu,
+        is_up="LOWER_UP" in told.get("flags", ()),
+        addresses=tuple(_address(one) for one in told.get("addr_info", ()) if "local" in one),
     )
 
 
+def _address(told: Any) -> Address:
+    address, prefix = str(told["local"]), told["prefixlen"]
+    most = 128 if ":" in address else IPv4Address(address).max_prefixlen
+    if not isinstance(prefix, int) or not 0 <= prefix <= most:
+        raise ValueError(f"{prefix!r} is no prefix length")
+    return Address(address=address, prefix=prefix)
+
+
+def parse_ping(record: Record) -> Ping | Unread:
+    """Read `ping` of iputils; address and size come from the command itself.
+
+    A kernel that refuses to send at all is an answer too: no packet came back, and `told` says why.
+    """
+    words = dict(zip(record.argv, record.argv[1:], strict=False))
+    size = words.get("-s", "")
+    text = f"{record.stdout}\n{record.stderr}"
+    counts, told, local = _COUNTS.search(text), _TOLD.findall(text), _LOCAL.search(text)
+    sent, received = (int(counts[1]), int(counts[2])) if counts else (0, 0)
+    if not size.isdecimal() or not (counts or told) or received > sent:
+        why = _why(record, "no packet counts in ping's output")
+        return Unread(probe=record.probe, why=why, seen=record.stdout)
+    return Ping(
+        address=record.argv[-1],
+        payload=int(size),
+        sent=sent,
+        received=received,
+        local_mtu=int(local[1]) if local else None,
+        told=told[-1] if told else "",
+    )
+
+
+def _why(record: Record, why: str) -> str:
+    return record.stderr.strip() or why
+
+
 def _pings(target: Target) -> tuple[Argv, ...]:
-    mtu = round(target.floors.mtu.value)
-    return tuple(ping_argv(rail.address, mtu) for peer in target.peers for rail in peer.rails)
+    """Two sizes an address: what is enough and what is recommended, which tell a small MTU from a path that swallows."""
+    sizes = dict.fromkeys(round(one.value) for one in (target.floors.mtu, target.floors.mtu_recommended))
+    addresses = [rail.address for peer in target.peers for rail in peer.rails]
+    return tuple(ping_argv(address, size) for address in addresses for size in sizes)
 
 
 PROBES = (
     Probe(
         name="links",
-        about="interfaces with addresses and MTU",
+        about="interfaces with addresses, prefix lengths and MTU",
         argvs=lambda _: (("ip", "-j", "addr"),),
         parse=parse_links,
         limit_s=5,
     ),
     Probe(
         name="jumbo-ping",
-        about="don't-fragment ping of full size to every fabric address of every other node",
+        about="don't-fragment pings of two sizes to every fabric address of every other node",
         argvs=_pings,
         parse=parse_ping,
         limit_s=10,

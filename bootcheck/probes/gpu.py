@@ -1,14 +1,11 @@
-"""GPU of a node: state, compute processes, and the decode-shaped GEMV that shows the hidden slow state.
+"""GPU of a node as nvidia-smi shows it: state, throttling, compute processes. What shows under load is in burn.py.
 
-Copy bandwidth, clocks and throttle reasons look the same in the slow state; a matrix-vector product shaped like a
-decode step does not (tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark#1: 230 against 70 GB/s).
+GB10 has no memory of its own: the driver prints `[N/A]` for every memory field, which is unknown here and never zero.
 """
 
-import csv
-import json
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from bootcheck.facts import Record, Unread
 from bootcheck.probes.probe import Probe
@@ -24,38 +21,33 @@ _FIELDS = (
     "utilization.gpu",
     "clocks_event_reasons.active",
 )
+_COUNTERS = ("sw_power_cap", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
+_THROTTLE_FIELDS = (
+    "clocks_event_reasons.active",
+    *(f"clocks_event_reasons_counters.{name}" for name in _COUNTERS),
+)
 GPU_ARGV = ("nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv")
+THROTTLE_ARGV = ("nvidia-smi", f"--query-gpu={','.join(_THROTTLE_FIELDS)}", "--format=csv")
 PROCESSES_ARGV = ("nvidia-smi", "--query-compute-apps=pid,process_name,used_gpu_memory", "--format=csv")
 
-_UNIT = re.compile(r"\s*\[.*\]$")
-_NUMBER = re.compile(r"^(-?\d+(?:\.\d+)?)\s*(MHz|W|%|MiB)?$")
+_UNIT = re.compile(r"\s*\[[^\]]*\]$")
+_NUMBER = re.compile(r"^(\d{1,15}(?:\.\d{1,6})?)\s*(?:MHz|W|%|MiB|us)?$", re.ASCII)
+_MASK = re.compile(r"^0x[0-9a-fA-F]{1,16}$")
+_PID = re.compile(r"^\d{1,10}$", re.ASCII)
 _MIB = 1024**2
 
-# Six rows against a 5120 x 16384 bf16 matrix: the shape of a decode step with speculative tokens. A fresh matrix of
-# 160 MiB does not fit any cache, so bytes read per second is memory bandwidth. Bursts and pauses as in a decode loop,
-# since the state is not seen by back-to-back copies; eight blocks, so that a flip between them shows.
-GEMV_SCRIPT = """
-import json, signal, time, torch
-signal.alarm(100)  # a container outlives a docker client that was ended
-rows, inner, outer, blocks, burst_s, pause_s = 6, 5120, 16384, 8, 0.07, 0.03
-matrix = torch.randn(inner, outer, device="cuda").to(torch.bfloat16)
-vector = torch.randn(rows, inner, device="cuda").to(torch.bfloat16)
-def burst(limit_s):
-    torch.cuda.synchronize(); start = time.perf_counter(); turns = 0
-    while time.perf_counter() - start < limit_s:
-        for _ in range(8):
-            vector @ matrix
-        torch.cuda.synchronize(); turns += 8
-    return turns, time.perf_counter() - start
-burst(1.0)
-rates, seconds = [], []
-for _ in range(blocks):
-    turns = spent = 0
-    for _ in range(10):
-        done, took = burst(burst_s); turns += done; spent += took; time.sleep(pause_s)
-    rates.append(round(turns * matrix.numel() * matrix.element_size() / spent / 1e9, 1)); seconds.append(round(spent, 3))
-print(json.dumps({"probe": "gemv", "gb_s": rates, "seconds": seconds}))
-"""
+# nvml.h, nvmlClocksEventReasons; the first nine bits of the mask.
+_REASONS = (
+    "idle",
+    "application clocks",
+    "software power cap",
+    "hardware slowdown",
+    "sync boost",
+    "software thermal slowdown",
+    "hardware thermal slowdown",
+    "hardware power brake",
+    "display clocks",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +63,24 @@ class Gpu:
     power_w: float | None
     temperature_c: float | None
     utilisation_percent: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttle:
+    """Why the clocks are held down now, and for how many microseconds they were since the driver was loaded.
+
+    `reasons` are the names of the set bits, None where the driver does not tell; likewise each counter. `lacking` holds the
+    driver's own words when it does not know the fields.
+    """
+
+    probe: ClassVar[str] = "gpu-throttle"
+
+    reasons: tuple[str, ...] | None
+    sw_power_cap_us: int | None
+    hw_thermal_us: int | None
+    hw_power_brake_us: int | None
+    sw_thermal_us: int | None
+    lacking: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,27 +101,11 @@ class Processes:
     running: tuple[Process, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gemv:
-    """Decode-shaped matrix-vector bandwidth of each timed block, in GB/s."""
-
-    probe: ClassVar[str] = "gemv"
-
-    blocks: tuple[float, ...]
-
-
-def gemv_argv(image: str) -> tuple[str, ...]:
-    """Run the GEMV script in the serving image, which has the torch and CUDA that will serve."""
-    options = ("--rm", "--label", "sparkctl.probe=gemv", "--gpus", "all", "--network", "none")
-    return ("docker", "run", *options, "--entrypoint", "python3", image, "-c", GEMV_SCRIPT)
-
-
 def parse_gpu(record: Record) -> Gpu | Unread:
     """Read the one row of `nvidia-smi --query-gpu=... --format=csv`; `[N/A]` is None."""
-    rows = _rows(record.stdout)
-    if not rows or any(name not in rows[0] for name in _FIELDS):
+    row = _row(record.stdout, _FIELDS)
+    if row is None:
         return _unread(record, "not the fields that were asked for")
-    row = rows[0]
     return Gpu(
         name=row["name"],
         driver=row["driver_version"],
@@ -123,48 +117,69 @@ def parse_gpu(record: Record) -> Gpu | Unread:
     )
 
 
+def parse_throttle(record: Record) -> Throttle | Unread:
+    """Read the throttle reasons; a driver that does not know these fields is a fact, with its words."""
+    if record.stdout.startswith('Field "') and "not a valid field" in record.stdout:
+        said = record.stdout.strip().splitlines()[0]
+        return Throttle(
+            reasons=None,
+            sw_power_cap_us=None,
+            hw_thermal_us=None,
+            hw_power_brake_us=None,
+            sw_thermal_us=None,
+            lacking=said,
+        )
+    row = _row(record.stdout, _THROTTLE_FIELDS)
+    if row is None:
+        return _unread(record, "not the fields that were asked for")
+    mask, *counters = (row[name] for name in _THROTTLE_FIELDS)
+    spent = [_number(cell) for cell in counters]
+    power_cap, thermal, brake, software = (None if one is None else round(one) for one in spent)
+    return Throttle(
+        reasons=_reasons(int(mask, 16)) if _MASK.match(mask) else None,
+        sw_power_cap_us=power_cap,
+        hw_thermal_us=thermal,
+        hw_power_brake_us=brake,
+        sw_thermal_us=software,
+    )
+
+
 def parse_processes(record: Record) -> Processes | Unread:
     """Read `nvidia-smi --query-compute-apps=...`; a header alone means that nothing runs."""
-    if not record.stdout.startswith("pid, process_name, used_gpu_memory"):
+    header, *lines = record.stdout.strip("\n").split("\n")
+    if not header.startswith("pid, process_name, used_gpu_memory"):
         return _unread(record, "no header of --query-compute-apps")
     found = []
-    for row in _rows(record.stdout):
-        if not row["pid"].isdigit():
-            return _unread(record, f"{row['pid']!r} is no process id")
-        memory = _number(row["used_gpu_memory"])
-        size = None if memory is None else round(memory * _MIB)
-        found.append(Process(pid=int(row["pid"]), name=row["process_name"], memory=size))
+    for line in lines:
+        # A process may have commas in its name; the first and the last cell have none.
+        pid, _, rest = line.partition(", ")
+        name, comma, size = rest.rpartition(", ")
+        if not comma or not _PID.match(pid):
+            return _unread(record, f"{line[:80]!r} is no process")
+        memory = _number(size.strip())
+        found.append(
+            Process(pid=int(pid), name=name, memory=None if memory is None else round(memory * _MIB))
+        )
     return Processes(running=tuple(found))
 
 
-def parse_gemv(record: Record) -> Gemv | Unread:
-    """Read the last line of the GEMV script: `{"probe": "gemv", "gb_s": [...]}` with at least three blocks."""
-    lines = record.stdout.strip().splitlines()
-    if record.rc != 0 or not lines:
-        said = (record.stderr.strip().splitlines() or ["no output"])[-1]
-        return _unread(record, f"the GEMV run ended with {record.rc}: {said}")
-    try:
-        answer: Any = json.loads(lines[-1])
-        blocks = tuple(float(rate) for rate in answer["gb_s"])
-    except (ValueError, KeyError, TypeError):
-        return _unread(record, "not the JSON line of the GEMV script")
-    if len(blocks) < 3 or not all(0 < rate < 1e5 for rate in blocks):
-        return _unread(record, "fewer than three blocks, or a rate that cannot be")
-    return Gemv(blocks=blocks)
-
-
-def _rows(text: str) -> list[dict[str, str]]:
-    """Read nvidia-smi's CSV into rows keyed by field name, without the units in the header."""
-    lines = [[cell.strip() for cell in row] for row in csv.reader(text.strip().splitlines())]
-    if not lines:
-        return []
-    names = [_UNIT.sub("", cell) for cell in lines[0]]
-    return [dict(zip(names, row, strict=True)) for row in lines[1:] if len(row) == len(names)]
+def _row(text: str, fields: tuple[str, ...]) -> dict[str, str] | None:
+    """Return the first GPU's row of nvidia-smi's CSV by field, without units in the names; None when it is another table."""
+    lines = [[cell.strip() for cell in line.split(",")] for line in text.strip().splitlines()]
+    if len(lines) < 2 or tuple(_UNIT.sub("", cell) for cell in lines[0]) != fields:
+        return None
+    return dict(zip(fields, lines[1], strict=True)) if len(lines[1]) == len(fields) else None
 
 
 def _number(cell: str) -> float | None:
     found = _NUMBER.match(cell)
     return float(found[1]) if found else None
+
+
+def _reasons(mask: int) -> tuple[str, ...]:
+    known = tuple(name for bit, name in enumerate(_REASONS) if mask & 1 << bit)
+    rest = mask >> len(_REASONS) << len(_REASONS)
+    return (*known, f"unknown bits {rest:#x}") if rest else known
 
 
 def _unread(record: Record, why: str) -> Unread:
@@ -181,20 +196,17 @@ PROBES = (
         limit_s=10,
     ),
     Probe(
+        name="gpu-throttle",
+        about="why the clocks were held down, and for how long since the driver was loaded",
+        argvs=lambda _: (THROTTLE_ARGV,),
+        parse=parse_throttle,
+        limit_s=10,
+    ),
+    Probe(
         name="gpu-processes",
         about="compute processes on the GPU",
         argvs=lambda _: (PROCESSES_ARGV,),
         parse=parse_processes,
         limit_s=10,
-    ),
-    Probe(
-        name="gemv",
-        about="decode-shaped GEMV bandwidth; not run while the GPU has a compute process",
-        argvs=lambda target: (gemv_argv(target.needs.image),),
-        parse=parse_gemv,
-        limit_s=120,
-        group="alone",
-        only_if_quiet="gpu-processes",
-        most_lines=1,
     ),
 )

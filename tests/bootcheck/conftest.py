@@ -1,5 +1,6 @@
 """Scenes: the healthy line with some probes of some nodes changed."""
 
+import dataclasses
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from bootcheck.collect import facts
 from bootcheck.facts import Bundle, Context
 from bootcheck.floors import Floors, override
 from bootcheck.gates.gate import Scene
+from bootcheck.needs import ModelFile, Needs
 from launcher.boot import context
 from launcher.recipe import Recipe
 from sparkctl import edge, inventory
@@ -53,16 +55,34 @@ def known(line: Line, recipe: Recipe) -> Context:
     return context(line, recipe, Floors(), "2026-11-29T12:00:00Z")
 
 
+def asking(needs: Needs, changed: Mapping[str, Any]) -> Needs:
+    """Return the recipe's needs with some changed; variables and arguments are added to a node's own."""
+    told = dict(changed)
+    for name in ("environments", "arguments"):
+        own, more = getattr(needs, name), told.get(name, {})
+        told[name] = {
+            node: value | more.get(node, {}) if name == "environments" else (*value, *more.get(node, ()))
+            for node, value in own.items()
+        }
+    told["files"] = {path: ModelFile(**one) for path, one in told.get("files", {}).items()}
+    return dataclasses.replace(needs, **told)
+
+
 @pytest.fixture
 def scene(known: Context) -> Callable[..., Scene]:
-    """Return a maker of scenes: the healthy line with some probes of some nodes changed, and some floors."""
+    """Return a maker of scenes: the healthy line with some probes of some nodes changed, some floors and some needs."""
 
-    def make(patch: Mapping[str, Any], floors: Mapping[str, float] | None = None) -> Scene:
+    def make(
+        patch: Mapping[str, Any],
+        floors: Mapping[str, float] | None = None,
+        needs: Mapping[str, Any] | None = None,
+    ) -> Scene:
+        asked = dataclasses.replace(known, needs=asking(known.needs, needs or {}))
         nodes = {
-            node.name: healthy.records(known, node, patch.get(node.name, {})) for node in known.line.nodes
+            node.name: healthy.records(asked, node, patch.get(node.name, {})) for node in asked.line.nodes
         }
         judged = override(Floors(), floors or {}, "the scene")
-        bundle = Bundle(context=known, nodes=nodes)
-        return Scene(line=known.line, needs=known.needs, facts=facts(bundle), floors=judged)
+        bundle = Bundle(context=asked, nodes=nodes)
+        return Scene(line=asked.line, needs=asked.needs, facts=facts(bundle), floors=judged)
 
     return make

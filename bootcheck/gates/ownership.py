@@ -1,0 +1,56 @@
+"""Ownership: which container a process of a node belongs to. Pure.
+
+Every process of a container descends from the container's first one, whatever it calls itself.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from bootcheck.facts import Unread
+from bootcheck.gates.gate import View
+from bootcheck.probes.container import Container, Containers
+from bootcheck.probes.processes import ProcessTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """Containers that live on a node, and each process' parent; `line` names whose are ours."""
+
+    containers: Containers
+    parents: dict[int, int]
+
+    @classmethod
+    def of(cls, view: View) -> Self | None:
+        """Return it for a node; None where its containers could not be read. Processes that could not be are no fault."""
+        containers, table = view.facts.one(Containers), view.facts.one(ProcessTable)
+        if isinstance(containers, Unread):
+            return None
+        running = () if isinstance(table, Unread) else table.running
+        return cls(containers=containers, parents={one.pid: one.parent for one in running})
+
+    @property
+    def ranks(self) -> tuple[Container, ...]:
+        """Ranks of this line that live."""
+        return tuple(one for one in self.containers.found if one.is_alive)
+
+    def container(self, pid: int) -> Container | None:
+        """Return the container that a process runs in; None when it runs in none that can be told."""
+        by_pid = {one.pid: one for one in self.containers.every if one.pid and one.is_alive}
+        return next((by_pid[each] for each in self._ancestry(pid) if each in by_pid), None)
+
+    def is_ours(self, pid: int | None) -> bool:
+        """Whether a process is a living rank's of this line. Where ps or ss does not tell, a living rank is taken for it."""
+        if not self.ranks:
+            return False
+        if pid is None or not any(rank.pid in self.parents for rank in self.ranks):
+            return True
+        return self.container(pid) in self.ranks
+
+    def _ancestry(self, pid: int) -> Iterator[int]:
+        """Give the process, its parent and so on. A table that was read while it changed may hold a ring."""
+        seen: set[int] = set()
+        while pid and pid not in seen:
+            seen.add(pid)
+            yield pid
+            pid = self.parents.get(pid, 0)
