@@ -1,4 +1,6 @@
-"""API: what launch and status ask of a served line: is it up, what does it serve, what does it answer. I/O."""
+"""API: what launch and status ask of a served line: is it up, does it want a key, what does it serve and answer. I/O."""
+
+from dataclasses import dataclass
 
 import httpx
 
@@ -13,22 +15,70 @@ _REPLY_S = 120.0
 _LEAST_S = 2.0
 
 
+_LOCKED = (401, 403)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the API said: the status of /health (None: no answer), whether it wants a key, and what it lists.
+
+    An API that answers 401 is up: whoever waits for 200 without a key waits for ever
+    (MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark PR#64). vLLM's own key guards /v1 only, a proxy's may guard /health too.
+    """
+
+    health: int | None
+    is_locked: bool = False
+    serves: tuple[str, ...] = ()
+
+    @property
+    def answers(self) -> bool:
+        """Whether anything answers at all."""
+        return self.health is not None
+
+
+def look(line: Line, clock: Clock) -> Seen:
+    """Ask /health, and what is served if that is 200."""
+    health = _get(line, "/health", clock)
+    if health is None:
+        return Seen(health=None)
+    if health.status_code != httpx.codes.OK:
+        return Seen(health=health.status_code, is_locked=health.status_code in _LOCKED)
+    models = _get(line, "/v1/models", clock)
+    is_locked = models is not None and models.status_code in _LOCKED
+    return Seen(health=health.status_code, is_locked=is_locked, serves=_names(models))
+
+
 def is_up(line: Line, clock: Clock) -> bool:
     """Whether /health answers 200. It stays 200 when a worker is dead, so it is never enough by itself."""
-    try:
-        with _client(_LOOK_S, clock) as client:
-            return client.get(f"{line.url}/health").status_code == 200
-    except (httpx.HTTPError, httpx.InvalidURL):
-        return False
+    answer = _get(line, "/health", clock)
+    return answer is not None and answer.status_code == httpx.codes.OK
 
 
 def served_names(line: Line, clock: Clock) -> tuple[str, ...]:
     """Return the names of the models that the API lists; none when it does not answer as it should."""
+    return _names(_get(line, "/v1/models", clock))
+
+
+def metrics_text(line: Line, clock: Clock) -> str | None:
+    """Return the page of counters in Prometheus' text format; None when the API does not give it."""
+    answer = _get(line, "/metrics", clock)
+    return answer.text if answer is not None and answer.status_code == httpx.codes.OK else None
+
+
+def _get(line: Line, path: str, clock: Clock) -> httpx.Response | None:
     try:
         with _client(_LOOK_S, clock) as client:
-            answer = client.get(f"{line.url}/v1/models").json()
-        return tuple(str(model["id"]) for model in answer["data"])
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
+            return client.get(f"{line.url}{path}")
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return None
+
+
+def _names(answer: httpx.Response | None) -> tuple[str, ...]:
+    if answer is None:
+        return ()
+    try:
+        return tuple(str(model["id"]) for model in answer.json()["data"])
+    except (ValueError, KeyError, TypeError):
         return ()
 
 

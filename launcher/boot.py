@@ -5,93 +5,28 @@ again; start workers, then the head; wait; ask. All checks come before any teard
 ready leaves no rank running.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
-from typing import Literal
 
 from bootcheck import collect, gates, probes
 from bootcheck.facts import Bundle, Context
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene
-from launcher import launch
-from launcher.command import RankCommand, rank_commands
-from launcher.launch import Outcome
+from launcher import applying, launch
+from launcher.command import RankCommand
+from launcher.guard import Guard
 from launcher.needs import needs
+from launcher.outcome import Outcome
+from launcher.plan import Boot, Plan, Progress, Report, Stage, State
 from launcher.recipe import Recipe
-from launcher.smoke import Smoked
 from sparkctl import __version__, ansible
+from sparkctl.ansible import Answer
 from sparkctl.clock import Clock
 from sparkctl.errors import SparkctlError
 from sparkctl.line import Line
-
-State = Literal["began", "tells", "warns", "done", "failed"]
-Stage = Literal["check", "settle", "launch", "ready", "stop"]
-
-STAGES: tuple[tuple[Stage, str], ...] = (
-    ("check", "probe every node and judge; nothing is touched"),
-    ("settle", "stop what is left of this line, drop page cache, probe and judge again"),
-    ("launch", "start ranks, workers first, the head last"),
-    ("ready", "wait for every rank and the API, then ask the smokes"),
-)
-
-STOP: tuple[Stage, str] = ("stop", "stop every rank, since the line did not get ready")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """What a boot is doing: a stage began, tells or warns of something, or ended after so many of the line's seconds."""
-
-    stage: Stage
-    state: State
-    detail: str = ""
-    seconds: float = 0.0
-
-
-Report = Callable[[Progress], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """All that a boot needs to know before it starts."""
-
-    boot: str
-    line: Line
-    recipe: Recipe
-    floors: Floors
-
-    def commands(self) -> tuple[RankCommand, ...]:
-        """Every rank's command."""
-        return rank_commands(self.recipe, self.line, self.boot)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boot:
-    """How a boot ended. `why` is empty when the line is ready; else stage, node, cause, remedy and the rank's log."""
-
-    boot: str
-    line: str
-    stage: Stage
-    findings: tuple[Finding, ...]
-    seconds: float
-    why: str = ""
-    node: str = ""
-    hint: str = ""
-    log: tuple[str, ...] = ()
-    smokes: tuple[Smoked, ...] = ()
-    unclear: bool = False
-
-    @property
-    def ok(self) -> bool:
-        """Whether the line is ready."""
-        return not self.why
-
-    @property
-    def blames_what_was_booted(self) -> bool:
-        """Whether a boot that did not get ready says something of what was booted, and not only of the nodes."""
-        return not self.unclear and self.stage not in {"check", "settle"}
 
 
 def context(
@@ -124,6 +59,20 @@ def boot(plan: Plan, clock: Clock, report: Report) -> Boot:
     return _Ritual(plan, clock, report).run()
 
 
+def _unsettled(answers: tuple[Answer, ...]) -> Iterator[str]:
+    """Say where settling did less than it should: no right to drop caches, a GPU that is not released."""
+    for answer in answers:
+        result = answer.result
+        if result.get("dropped") is False and result.get("reason"):
+            yield f"{answer.host}: the page cache was not dropped: {result['reason']}"
+        elif result.get("how") == "fadvise":
+            yield (
+                f"{answer.host}: only the model files left the page cache, memory is not compacted: {result['reason']}"
+            )
+        if result.get("held"):
+            yield f"{answer.host}: the GPU is still held by {', '.join(result['held'])}"
+
+
 class _Ritual:
     """One run of the ritual; holds what every stage needs."""
 
@@ -132,17 +81,19 @@ class _Ritual:
         self.clock = clock
         self.report = report
         self.began = clock.monotonic_s()
-        self.findings: tuple[Finding, ...] = ()
+        self.findings = tuple[Finding, ...]()
 
     def run(self) -> Boot:
-        first = self._look()
-        stopped = self._judge("check", first, settled=False)
-        if stopped:
-            return stopped
+        first = None
+        if self.plan.start == "check":
+            first = self._look()
+            stopped = self._judge("check", first, settled=False)
+            if stopped:
+                return stopped
         # From here on an old line is being stopped or a new one started: whatever breaks off, no rank may stay.
         with ExitStack() as stack:
             stack.push(self._leave_nothing)
-            return self._settle(first) or self._launch()
+            return (first and self._settle(first)) or self._launch()
 
     def _look(self) -> Bundle:
         self._tell("check", "began")
@@ -155,17 +106,23 @@ class _Ritual:
         """Stop, settle and look again; what loads a node is not run twice when it was read a moment ago."""
         self._tell("settle", "began")
         known = self._context(probes.requested() | collect.answered(first, probes.loading()))
-        variables = {**launch.stop_variables(self.plan.line), "probe_tables": collect.tables(known)}
+        line, floors = self.plan.line, self.plan.floors
+        variables = {
+            **launch.stop_variables(line),
+            "probe_tables": collect.tables(known),
+            "settle_paths": list(known.needs.mounts),
+            **(applying.before(line, round(floors.mtu.value)) if self.plan.apply else {}),
+        }
         answers = ansible.run(
             "boot",
             self.plan.line,
             variables,
             report=lambda one: self._tell("settle", "tells", ansible.describe(one)),
         )
-        for answer in answers:
-            if answer.result.get("dropped") is False and answer.result.get("reason"):
-                detail = f"{answer.host}: the page cache was not dropped: {answer.result['reason']}"
-                self._tell("settle", "warns", detail)
+        for change in applying.told((one.host, one.result) for one in answers):
+            self._tell("settle", "changes", change)
+        for warning in _unsettled(answers):
+            self._tell("settle", "warns", warning)
         return self._judge("settle", collect.merge(first, collect.bundle(known, answers)), settled=True)
 
     def _context(self, left_out: frozenset[str]) -> Context:
@@ -175,7 +132,8 @@ class _Ritual:
     def _judge(self, stage: Stage, bundle: Bundle, *, settled: bool) -> Boot | None:
         seen = scene(bundle)
         self.findings = gates.judge(seen)
-        blocking = gates.blocking(self.findings, seen, settled=settled)
+        curable = applying.CURES if self.plan.apply else frozenset()
+        blocking = gates.blocking(self.findings, seen, settled=settled, curable=curable)
         if not blocking:
             self._tell(stage, "done")
             return None
@@ -185,22 +143,51 @@ class _Ritual:
         return self._failed(stage, Outcome(fault=why, node=first.node, hint=first.hint, unclear=unclear))
 
     def _launch(self) -> Boot:
+        """Start and wait under guard: without one nothing is started, since a starved node takes its disk log with it."""
         plan, commands = self.plan, self.plan.commands()
-        self._tell("launch", "began")
-        started = launch.start(
-            plan.line, commands, self.clock, lambda text: self._tell("launch", "tells", text)
-        )
-        if started.fault:
-            return self._stop_after("launch", started)
-        self._tell("launch", "done")
-        self._tell("ready", "began")
-        ready = launch.wait_ready(
-            plan.line, plan.recipe, commands, self.clock, lambda text: self._tell("ready", "tells", text)
-        )
+        stage: Stage = "ready" if plan.start == "ready" else "launch"
+        self._tell(stage, "began")
+        with Guard(plan.line, commands, plan.limits(), self.clock, self._warning(stage)) as guard:
+            if guard.fault:
+                unguarded = Outcome(
+                    fault=guard.fault.said, node=guard.fault.node, hint=guard.fault.hint, unclear=True
+                )
+                return self._stop_after(stage, unguarded)
+            if stage == "launch":
+                started = launch.start(plan.line, commands, self.clock, self._telling("launch"), guard)
+                if started.fault:
+                    return self._stop_after("launch", started)
+                self._tell("launch", "done")
+                self._tell("ready", "began")
+            ready = self._wait(commands, guard)
         if ready.fault:
             return self._stop_after("ready", ready)
         self._tell("ready", "done")
+        self._reserve()
         return self._ended("ready", ready)
+
+    def _wait(self, commands: tuple[RankCommand, ...], guard: Guard) -> Outcome:
+        plan = self.plan
+        return launch.wait_ready(
+            plan.line, plan.recipe, commands, self.clock, self._telling("ready"), guard=guard
+        )
+
+    def _telling(self, stage: Stage) -> launch.Report:
+        return lambda text: self._tell(stage, "tells", text)
+
+    def _warning(self, stage: Stage) -> launch.Report:
+        return lambda text: self._tell(stage, "warns", text)
+
+    def _reserve(self) -> None:
+        """Give the nodes the settings that take memory, now that the start checks are over."""
+        variables = applying.after(self.plan.line) if self.plan.apply else None
+        if variables:
+            answers = ansible.run("reserve", self.plan.line, variables)
+            for change in applying.told((one.host, one.result) for one in answers):
+                self._tell("ready", "changes", change)
+            for answer in answers:
+                if answer.status in {"failed", "unreachable"}:
+                    self._tell("ready", "warns", f"{answer.host}: {ansible.explain(answer)[0]}")
 
     def _stop_after(self, stage: Stage, outcome: Outcome) -> Boot:
         self._tell(stage, "failed", outcome.fault)
@@ -233,6 +220,7 @@ class _Ritual:
             log=outcome.log,
             smokes=outcome.smokes,
             unclear=outcome.unclear,
+            lowest=outcome.lowest,
         )
 
     def _leave_nothing(

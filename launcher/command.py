@@ -152,7 +152,9 @@ def _docker_options(recipe: Recipe, node: Node) -> tuple[str, ...]:
         ("--restart", "no"),
         ("--gpus", "all"),
         ("--network", "host"),
-        ("--ipc", "host"),
+        # What a rank leaves in shared memory goes with its container (sgl-project/sglang#28089, reported); docker heeds
+        # --shm-size in a private namespace only.
+        ("--ipc", "private"),
         ("--shm-size", f"{memory.shared_gib}g"),
         # The same number twice: a container that may not swap.
         ("--memory", f"{memory.container_gib}g"),

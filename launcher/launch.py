@@ -3,44 +3,43 @@
 Ready means: every rank's container runs, /health answers, the served name is listed, and the smokes were answered.
 """
 
-import json
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
-from launcher import api
 from launcher.command import RankCommand
+from launcher.guard import Guard
+from launcher.outcome import Outcome
 from launcher.recipe import Recipe
-from launcher.smoke import SMOKES, Smoked
-from sparkctl import ansible, unreachable
+from launcher.waiting import Waiting, guarded
+from launcher.watch import Watch
+from sparkctl import ansible
 from sparkctl.ansible import Answer
 from sparkctl.clock import Clock
 from sparkctl.line import Line
 from sparkctl.shell import Shell
 
+__all__ = ["Outcome", "Report", "head_log", "start", "stop", "stop_variables", "wait_ready"]
+
 Report = Callable[[str], None]
 
-MOST_SILENCES = 3
-"""Looks in a row at which a node may stay silent while it loads: an SSH login can take longer then. Ours."""
 
+def start(
+    line: Line,
+    commands: tuple[RankCommand, ...],
+    clock: Clock,
+    report: Report,
+    guard: Guard | None = None,
+) -> Outcome:
+    """Start every rank, workers first, the head last; a rank that does not stay up stops the launch.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a step on the nodes ended: `fault` is empty when it did what it should.
-
-    `unclear` marks a node that could not be asked: nothing can be said of what was booted.
+    When the guard stopped the ranks meanwhile, that is what is told: whatever else failed then follows from it.
     """
 
-    fault: str = ""
-    unclear: bool = False
-    node: str = ""
-    hint: str = ""
-    log: tuple[str, ...] = ()
-    smokes: tuple[Smoked, ...] = field(default=())
+    def tell(answer: Answer) -> None:
+        report(ansible.describe(answer))
+        if guard:
+            guard.tell()
 
-
-def start(line: Line, commands: tuple[RankCommand, ...], clock: Clock, report: Report) -> Outcome:
-    """Start every rank, workers first, the head last; a rank that does not stay up stops the launch."""
     variables = {
         "launch_order": [node.name for node in line.workers_first],
         "rank_commands": {
@@ -48,8 +47,8 @@ def start(line: Line, commands: tuple[RankCommand, ...], clock: Clock, report: R
         },
         "rank_settle_s": clock.real_s(3.0),
     }
-    answers = ansible.run("launch", line, variables, report=lambda answer: report(ansible.describe(answer)))
-    return _first_fault(answers)
+    started = _first_fault(ansible.run("launch", line, variables, report=tell))
+    return guarded(guard, started) or started
 
 
 def stop(line: Line, report: Report) -> Outcome:
@@ -79,85 +78,34 @@ def _first_fault(answers: tuple[Answer, ...]) -> Outcome:
     return Outcome()
 
 
-def wait_ready(
-    line: Line, recipe: Recipe, commands: tuple[RankCommand, ...], clock: Clock, report: Report
+def wait_ready(  # noqa: PLR0913 - the last has a default and is named by the caller
+    line: Line,
+    recipe: Recipe,
+    commands: tuple[RankCommand, ...],
+    clock: Clock,
+    report: Report,
+    *,
+    guard: Guard | None = None,
 ) -> Outcome:
-    """Wait until the line is ready, a rank dies, a node stays silent, or the recipe's time is up."""
-    began, silences = clock.monotonic_s(), 0
-    with Shell(line) as shell:
+    """Wait until the line is ready, a rank ends or falls silent, a node stays silent, or the guard trips."""
+    news = guard.news if guard else threading.Event()
+    with Shell(line) as shell, Watch(shell, commands, clock, news) as watch:
+        waiting = Waiting(
+            line=line,
+            recipe=recipe,
+            commands=commands,
+            clock=clock,
+            report=report,
+            guard=guard,
+            shell=shell,
+            watch=watch,
+        )
         while True:
-            looked = _look(shell, commands)
-            silences = silences + 1 if looked.unclear else 0
-            if looked.fault and (not looked.unclear or silences >= MOST_SILENCES):
-                return looked
-            if not looked.fault and _serves(line, recipe, clock):
-                report("the API answers; asking the smokes")
-                return _smoke(line, recipe, clock)
-            waited = clock.monotonic_s() - began
-            if waited > recipe.ready.limit_s:
-                return _too_late(shell, line, commands, waited)
-            report(looked.fault or f"loading for {waited:.0f} s")
-            clock.sleep(recipe.ready.poll_s)
-
-
-def _look(shell: Shell, commands: tuple[RankCommand, ...]) -> Outcome:
-    """Return the first rank whose container does not run, with the end of its log, or the first silent node."""
-    by_node = {command.node: command for command in commands}
-    argvs = {one.node: ("docker", "inspect", "--type", "container", one.name) for one in commands}
-    silent = Outcome()
-    for said in shell.run_each(argvs):
-        if said.rc not in {0, None} and "no such container" in said.stderr.lower():
-            return _dead(shell, by_node[said.node], "is gone")
-        if said.rc != 0:
-            text, hint = unreachable.say(said.stderr)
-            silent = Outcome(
-                fault=f"no answer while its rank loaded: {text}", node=said.node, hint=hint, unclear=True
-            )
-            continue
-        state = _state(said.stdout)
-        if not state.get("Running", False):
-            return _dead(
-                shell, by_node[said.node], f"ended with exit code {state.get('ExitCode', 'unknown')}"
-            )
-    return silent
-
-
-def _dead(shell: Shell, command: RankCommand, how: str) -> Outcome:
-    log = _log_end(shell, command)
-    return Outcome(
-        fault=f"{command.name} {how}: {_last_error(log)}",
-        node=command.node,
-        hint="the log's last lines are above; sparkctl boot --plan shows the rank's whole command",
-        log=log,
-    )
-
-
-def _log_end(shell: Shell, command: RankCommand) -> tuple[str, ...]:
-    said = shell.run_each({command.node: ("docker", "logs", "--tail", "40", command.name)})[0]
-    return tuple((said.stdout + said.stderr).strip().splitlines())
-
-
-def _state(text: str) -> dict[str, Any]:
-    try:
-        answer = json.loads(text)
-        state = answer[0]["State"]
-    except (ValueError, KeyError, IndexError, TypeError):
-        return {}
-    return state if isinstance(state, dict) else {}
-
-
-def _last_error(log: tuple[str, ...]) -> str:
-    errors = [line for line in log if "ERROR" in line or "Error" in line]
-    return (errors or list(log) or ["its log is empty"])[-1].strip()
-
-
-def _too_late(shell: Shell, line: Line, commands: tuple[RankCommand, ...], waited: float) -> Outcome:
-    return Outcome(
-        fault=f"not ready after {waited:.0f} s: all ranks run, {line.url} does not serve",
-        node=commands[0].node,
-        hint="read the head's log (sparkctl logs); a longer wait is ready.limit_s",
-        log=_log_end(shell, commands[0]),
-    )
+            news.clear()
+            ended = waiting.look()
+            if ended:
+                return ended
+            news.wait(clock.real_s(recipe.ready.poll_s))
 
 
 def head_log(line: Line, head: RankCommand) -> str | None:
@@ -165,21 +113,3 @@ def head_log(line: Line, head: RankCommand) -> str | None:
     with Shell(line) as shell:
         said = shell.run_each({head.node: ("docker", "logs", head.name)})[0]
     return said.stdout + said.stderr if said.rc == 0 else None
-
-
-def _serves(line: Line, recipe: Recipe, clock: Clock) -> bool:
-    return api.is_up(line, clock) and recipe.model.served_name in api.served_names(line, clock)
-
-
-def _smoke(line: Line, recipe: Recipe, clock: Clock) -> Outcome:
-    smoked = tuple(api.ask(line, recipe.model.served_name, one, clock) for one in SMOKES)
-    failed = [one for one in smoked if one.fault]
-    if not failed:
-        return Outcome(smokes=smoked)
-    first = failed[0]
-    return Outcome(
-        fault=f"smoke {first.name}: {first.fault}; it said {first.reply[:40]!r}",
-        node=line.head.name,
-        hint="the line serves but does not answer sensibly: undo the last change, and compare image and patches",
-        smokes=smoked,
-    )

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from launcher.progress import Stage
+from launcher.watermark import Mode
+
 Argument = str | int | float | bool | list[Any] | dict[str, Any]
 
 MOST_SEQUENCES = 4096
@@ -86,6 +89,8 @@ class Memory:
     kv_cache_gib: float | None = None
     container_gib: int = 112
     shared_gib: int = 16
+    guard: Mode = "enforce"
+    """Whether the guard stops every rank at its floor, or only tells, so that an owner can learn a floor."""
 
     def __post_init__(self) -> None:
         if not 0 < self.utilisation <= 1:
@@ -132,16 +137,20 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """When to look whether the line is ready and when to give up, in the line's seconds."""
+    """How often to look whether the line is ready, and how long a rank may be silent in a stage, in the line's seconds.
 
-    limit_s: float = 3000.0
+    `silence_s` replaces single limits of `launcher/progress.py`; there is no limit on a whole boot.
+    """
+
     poll_s: float = 10.0
+    silence_s: Mapping[Stage, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.limit_s <= 0 or self.poll_s <= 0:
-            raise ValueError(
-                f"limit_s and poll_s: wanted more than 0, found {self.limit_s} and {self.poll_s}"
-            )
+        if self.poll_s <= 0:
+            raise ValueError(f"poll_s: wanted more than 0, found {self.poll_s}")
+        for stage, seconds in self.silence_s.items():
+            if not 0 < seconds < float("inf"):
+                raise ValueError(f"silence_s.{stage}: wanted a number above 0, found {seconds}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

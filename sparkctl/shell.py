@@ -1,16 +1,38 @@
 """The doorway through which nodes are watched: one command on every node at once, over kept connections (Fabric).
 
-For what is asked often: is the rank alive, what does its log say. Changes go through Ansible.
+For what is asked often (is the rank alive, what does its log say) and for what is followed (memory, a log, an end).
+Changes go through Ansible; what cannot wait for it (stop every rank at once) comes through here too.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from sparkctl.following import Following, Source, Take
 from sparkctl.line import Line, Node
+
+_CONNECT_S = 10.0
+"""For each step of getting in: TCP, banner, log-in, channel. paramiko would wait up to an hour for a channel."""
+
+_END_S = 1.0
+
+_UNTIL_HANG_UP = """
+exec 3<&0
+"$@" </dev/null & child=$!
+{ read -r _ <&3; kill "$child"; } 2>/dev/null & waiter=$!
+wait "$child"; code=$?
+kill "$waiter" 2>/dev/null
+exit "$code"
+"""
+"""Runs a command that ends when its caller goes away: sshd closes the command's input then and does no more, so a
+`docker wait` would stay on the node for as long as its container runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +46,15 @@ class Said:
 
 
 class Shell:
-    """Kept connections to the nodes of one line; use as a context manager."""
+    """Kept connections to the nodes of one line; use as a context manager. May be used from several threads."""
 
     def __init__(self, line: Line, *, limit_s: float = 15.0) -> None:
         self._line = line
         self._limit_s = limit_s
+        self._lock = threading.Lock()
+        self._opening = {node.name: threading.Lock() for node in line.nodes}
         self._connections: dict[str, Any] = {}
+        self._followed: list[Following] = []
 
     def __enter__(self) -> Self:
         return self
@@ -37,9 +62,12 @@ class Shell:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        for following in self._followed:
+            following.close()
+        dropped = [self._drop(name) for name in tuple(self._connections)]
+        for transport in filter(None, dropped):
+            # Its thread ends within a tenth of a second; paramiko does not wait for it.
+            transport.join(_END_S)
 
     def run(self, argv: Sequence[str]) -> tuple[Said, ...]:
         """Run a command on every node of the line at once; answers come in rank order."""
@@ -51,40 +79,109 @@ class Shell:
         with ThreadPoolExecutor(max_workers=max(1, len(nodes))) as pool:
             return tuple(pool.map(lambda node: self._one(node, commands[node.name]), nodes))
 
+    def follow(self, commands: Mapping[str, Sequence[str]], take: Take) -> Following:
+        """Start each node's own long-running command, all at once, and hand every line of both outputs to `take`.
+
+        Comes back at once. The commands end on their nodes when the following is closed or this process dies.
+        """
+        sources = (
+            Source(
+                node=node.name,
+                start=partial(self._start, node, commands[node.name]),
+                drop=partial(self._drop, node.name),
+            )
+            for node in self._line.nodes
+            if node.name in commands
+        )
+        following = Following(sources, take)
+        self._followed.append(following)
+        return following
+
     def _one(self, node: Node, argv: Sequence[str]) -> Said:
         import paramiko  # noqa: PLC0415  # 0.2 s that a plan must not pay
         from invoke.exceptions import CommandTimedOut  # noqa: PLC0415
 
+        late = f"no answer within {self._limit_s:g} s: timed out"
         try:
-            ran = self._connection(node).run(
-                shlex.join(argv), hide=True, warn=True, in_stream=False, timeout=self._limit_s
-            )
+            connection = self._connection(node)
+            began = time.monotonic()
+            with self._bounded(node, self._limit_s + _CONNECT_S):
+                ran = connection.run(
+                    shlex.join(argv), hide=True, warn=True, in_stream=False, timeout=self._limit_s
+                )
         except CommandTimedOut:
-            return Said(
-                node=node.name, rc=None, stdout="", stderr=f"no answer within {self._limit_s:g} s: timed out"
-            )
+            return Said(node=node.name, rc=None, stdout="", stderr=late)
         except (OSError, EOFError, paramiko.SSHException) as fault:
-            stale = self._connections.pop(node.name, None)
-            if stale is not None:
-                stale.close()
+            self._drop(node.name)
             return Said(node=node.name, rc=None, stdout="", stderr=f"{type(fault).__name__}: {fault}")
+        if ran.return_code < 0:
+            # Closed without an exit code: by the time limit, which Fabric does not always tell, or by the node.
+            lost = (
+                late if time.monotonic() - began >= self._limit_s else "the connection was closed meanwhile"
+            )
+            return Said(node=node.name, rc=None, stdout="", stderr=lost)
         return Said(node=node.name, rc=ran.return_code, stdout=ran.stdout, stderr=ran.stderr)
 
-    def _connection(self, node: Node) -> Any:
-        if node.name not in self._connections:
-            self._connections[node.name] = self._open(node)
-        return self._connections[node.name]
+    def _start(self, node: Node, argv: Sequence[str]) -> Any:
+        """Start a command and return its open channel, both outputs in one."""
+        connection = self._connection(node)
+        with self._bounded(node, 2 * _CONNECT_S):
+            channel = connection.create_session()
+            channel.set_combine_stderr(True)
+            channel.exec_command(shlex.join(("sh", "-c", _UNTIL_HANG_UP, "sh", *argv)))
+        return channel
 
-    def _open(self, node: Node) -> Any:
+    def _drop(self, name: str) -> Any:
+        """Close the connection to a node, also one that is just being opened; the next command opens a new one."""
+        with self._lock:
+            connection = self._connections.pop(name, None)
+        if connection is None:
+            return None
+        transport = connection.client.get_transport()
+        if connection.is_connected:
+            connection.close()
+        elif transport is not None:
+            # Fabric's own close leaves a connection alone that has not logged in.
+            transport.close()
+        return transport
+
+    @contextmanager
+    def _bounded(self, node: Node, seconds: float) -> Iterator[None]:
+        """Close the connection when the block takes longer: paramiko's wait for an answer to a request has no limit."""
+        timer = threading.Timer(seconds, self._drop, (node.name,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _connection(self, node: Node) -> Any:
+        """Return the open connection to a node."""
+        with self._opening[node.name]:
+            with self._lock:
+                if node.name not in self._connections:
+                    self._connections[node.name] = self._made(node)
+                connection = self._connections[node.name]
+            connection.open()
+            with self._lock:
+                kept = self._connections.get(node.name) is connection
+            if not kept:
+                connection.close()
+                raise EOFError("given up while the connection was opened")
+            return connection
+
+    def _made(self, node: Node) -> Any:
         import fabric  # noqa: PLC0415  # 0.2 s that a plan must not pay
         import paramiko  # noqa: PLC0415
 
+        limits = dict.fromkeys(("banner_timeout", "auth_timeout", "channel_timeout"), _CONNECT_S)
         connection = fabric.Connection(
             node.host,
             user=node.user,
             port=node.port,
-            connect_timeout=10,
-            connect_kwargs={"key_filename": node.key_file} if node.key_file else {},
+            connect_timeout=_CONNECT_S,
+            connect_kwargs=limits | ({"key_filename": node.key_file} if node.key_file else {}),
         )
         # Fabric's own default accepts any key it has not seen.
         connection.client.set_missing_host_key_policy(paramiko.RejectPolicy())

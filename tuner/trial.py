@@ -8,8 +8,8 @@ that came up and could not be measured soundly is void.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from launcher import boot as ritual
 from launcher import launch
+from launcher import plan as plans
 from sparkctl.clock import Clock
 from sparkctl.errors import Unclear
 from tuner import bench, metrics
@@ -23,11 +23,11 @@ from tuner.workload import Workload
 class Watcher:
     """Whom a trial tells what it is doing."""
 
-    boot: ritual.Report
+    boot: plans.Report
     bench: Callable[[str], None]
 
 
-def of_boot(booted: ritual.Boot, arm: tuple[str, ...]) -> Trial | None:
+def of_boot(booted: plans.Boot, arm: tuple[str, ...]) -> Trial | None:
     """Return what a boot that did not get ready proves against what was booted, or None when it proves nothing."""
     if not booted.blames_what_was_booted:
         return None
@@ -35,7 +35,7 @@ def of_boot(booted: ritual.Boot, arm: tuple[str, ...]) -> Trial | None:
 
 
 def measure(
-    plan: ritual.Plan, workload: Workload, on: tuple[Lever, ...], *, clock: Clock, watcher: Watcher
+    plan: plans.Plan, workload: Workload, on: tuple[Lever, ...], *, clock: Clock, watcher: Watcher
 ) -> tuple[Trial, Bench | None]:
     """Prove that every lever of a line that is ready is armed, and run the workload once.
 
@@ -61,7 +61,7 @@ def measure(
     return trial, measured
 
 
-def _unarmed(plan: ritual.Plan, on: tuple[Lever, ...]) -> tuple[str, ...]:
+def _unarmed(plan: plans.Plan, on: tuple[Lever, ...]) -> tuple[str, ...]:
     """Return a void for each lever whose proof is not in the head's log, or for a log that cannot be had."""
     asked = [lever for lever in on if lever.armed]
     if not asked:

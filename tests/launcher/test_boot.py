@@ -1,13 +1,20 @@
 """The ritual with a scripted Ansible: what it does when a step on the nodes does not go well."""
 
+import dataclasses
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 import pytest
 
 from bootcheck.floors import Floors
+from bootcheck.probes import loading, requested
 from launcher import boot as ritual
+from launcher.guard import Fault, Watched
+from launcher.plan import Plan, Progress
 from launcher.recipe import Recipe
+from launcher.watermark import Trip
 from sparkctl import ansible
 from sparkctl.ansible import Answer, Status
 from sparkctl.clock import PacedClock
@@ -21,13 +28,15 @@ class Nodes:
 
     healthy: Callable[[Line], tuple[Answer, ...]]
     played: list[str] = field(default_factory=list)
+    given: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     answers: dict[str, Callable[[Line], tuple[Answer, ...]]] = field(default_factory=dict)
 
     def run(
-        self, playbook: str, line: Line, _: Mapping[str, object], *, report: Callable[[Answer], None]
+        self, playbook: str, line: Line, variables: Mapping[str, object], *, report: Callable[[Answer], None]
     ) -> tuple[Answer, ...]:
         """Answer as ansible.run does."""
         self.played.append(playbook)
+        self.given[playbook] = variables
         made = self.answers.get(playbook, self.healthy)(line)
         for answer in made:
             report(answer)
@@ -44,6 +53,44 @@ def _one(host: str, status: Status, message: str, **result: object) -> Callable[
     return lambda _: (_answer(host, status, message, **result),)
 
 
+@dataclass
+class Watching:
+    """Stands for the guard: sees nothing, unless a test says that it cannot see or that it stopped the ranks."""
+
+    fault: Fault | None = None
+    trip: Trip | None = None
+    news: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def tell(self) -> None:
+        """Has nothing to tell."""
+
+    def tripped(self) -> Trip | None:
+        """Say whether every rank was stopped."""
+        return self.trip
+
+    def watched(self) -> Watched:
+        """Say how low memory went."""
+        return Watched(lowest={"spark-a1": 7}, flushes={})
+
+    def moved(self) -> dict[str, float]:
+        """Say when memory moved."""
+        return {}
+
+
+@pytest.fixture(autouse=True)
+def guard(monkeypatch: pytest.MonkeyPatch) -> Watching:
+    """Put a guard without nodes in the place of the real one."""
+    made = Watching()
+    monkeypatch.setattr(ritual, "Guard", lambda *_: made)
+    return made
+
+
 @pytest.fixture
 def nodes(monkeypatch: pytest.MonkeyPatch, healthy_probes: Callable[[Line, str], object]) -> Nodes:
     """A healthy line behind the doorway."""
@@ -57,15 +104,15 @@ def nodes(monkeypatch: pytest.MonkeyPatch, healthy_probes: Callable[[Line, str],
 
 
 @pytest.fixture
-def plan(line: Line, recipe: Recipe) -> ritual.Plan:
+def plan(line: Line, recipe: Recipe) -> Plan:
     """A boot of the recipe that ships."""
-    return ritual.Plan(boot="boot-1", line=line, recipe=recipe, floors=Floors())
+    return Plan(boot="boot-1", line=line, recipe=recipe, floors=Floors())
 
 
 CLOCK = PacedClock(pace=1000.0)
 
 
-def test_a_failed_gate_touches_nothing(nodes: Nodes, plan: ritual.Plan) -> None:
+def test_a_failed_gate_touches_nothing(nodes: Nodes, plan: Plan) -> None:
     """A node that cannot be reached ends the boot at the first probe; no other playbook runs."""
     nodes.answers["probe"] = _one(
         "spark-a1", "unreachable", "ssh: connect to host x port 22: Connection refused"
@@ -75,7 +122,7 @@ def test_a_failed_gate_touches_nothing(nodes: Nodes, plan: ritual.Plan) -> None:
     assert nodes.played == ["probe"]
 
 
-def test_a_rank_that_does_not_start_stops_the_others(nodes: Nodes, plan: ritual.Plan) -> None:
+def test_a_rank_that_does_not_start_stops_the_others(nodes: Nodes, plan: Plan) -> None:
     """The first fault is told with the rank's log, and the ranks that did start are stopped."""
     nodes.answers["launch"] = _one(
         "spark-a2", "failed", "sparkctl-a-rank2 is exited", stderr="line 1\nValueError: no"
@@ -87,7 +134,7 @@ def test_a_rank_that_does_not_start_stops_the_others(nodes: Nodes, plan: ritual.
     assert nodes.played == ["probe", "boot", "launch", "stop"]
 
 
-def test_a_node_lost_during_the_launch_proves_nothing(nodes: Nodes, plan: ritual.Plan) -> None:
+def test_a_node_lost_during_the_launch_proves_nothing(nodes: Nodes, plan: Plan) -> None:
     """An unreachable node is unclear (exit 3), so that no lever is blamed for it; the others are stopped."""
     nodes.answers["launch"] = _one(
         "spark-a3", "unreachable", "ssh: connect to host x port 22: Connection timed out"
@@ -97,7 +144,7 @@ def test_a_node_lost_during_the_launch_proves_nothing(nodes: Nodes, plan: ritual
     assert nodes.played[-1] == "stop"
 
 
-def test_a_refused_cache_drop_is_a_warning(nodes: Nodes, plan: ritual.Plan) -> None:
+def test_a_refused_cache_drop_is_a_warning(nodes: Nodes, plan: Plan) -> None:
     """Whoever lacks the sudo rule reads it before memory runs short; whether memory suffices the gate says."""
     healthy = nodes.healthy
 
@@ -109,13 +156,13 @@ def test_a_refused_cache_drop_is_a_warning(nodes: Nodes, plan: ritual.Plan) -> N
 
     nodes.answers["boot"] = refuse
     nodes.answers["launch"] = _one("spark-a2", "failed", "far enough")
-    told: list[ritual.Progress] = []
+    told: list[Progress] = []
     ritual.boot(plan, CLOCK, told.append)
     warnings = [one.detail for one in told if one.state == "warns"]
     assert warnings == ["spark-a1: the page cache was not dropped: sudo: a password is required"]
 
 
-def test_a_stop_that_fails_is_told_beside_the_first_fault(nodes: Nodes, plan: ritual.Plan) -> None:
+def test_a_stop_that_fails_is_told_beside_the_first_fault(nodes: Nodes, plan: Plan) -> None:
     """Whoever reads why the boot failed also reads that a rank may still run, and where."""
     nodes.answers["launch"] = _one("spark-a2", "failed", "it died")
     nodes.answers["stop"] = _one("spark-a1", "unreachable", "Connection timed out")
@@ -125,7 +172,7 @@ def test_a_stop_that_fails_is_told_beside_the_first_fault(nodes: Nodes, plan: ri
 
 
 @pytest.mark.parametrize("playbook", ["boot", "launch"])
-def test_an_interrupt_stops_every_rank_twice(nodes: Nodes, plan: ritual.Plan, playbook: str) -> None:
+def test_an_interrupt_stops_every_rank_twice(nodes: Nodes, plan: Plan, playbook: str) -> None:
     """Once settling began an interrupt leaves nothing: neither half an old line nor a rank that started late."""
 
     def interrupt(_: Line) -> tuple[Answer, ...]:
@@ -137,7 +184,7 @@ def test_an_interrupt_stops_every_rank_twice(nodes: Nodes, plan: ritual.Plan, pl
     assert nodes.played[-2:] == ["stop", "stop"]
 
 
-def test_any_fault_of_ours_still_stops_the_ranks(nodes: Nodes, plan: ritual.Plan) -> None:
+def test_any_fault_of_ours_still_stops_the_ranks(nodes: Nodes, plan: Plan) -> None:
     """Even an exception that nobody foresaw does not leave ranks behind."""
 
     def break_off(_: Line) -> tuple[Answer, ...]:
@@ -147,3 +194,55 @@ def test_any_fault_of_ours_still_stops_the_ranks(nodes: Nodes, plan: ritual.Plan
     with pytest.raises(RuntimeError, match="unforeseen"):
         ritual.boot(plan, CLOCK, lambda _: None)
     assert nodes.played[-1] == "stop"
+
+
+def test_without_a_guard_nothing_is_launched(nodes: Nodes, plan: Plan, guard: Watching) -> None:
+    """A node whose memory cannot be watched ends the boot before a rank starts; nothing can be said of the recipe."""
+    guard.fault = Fault(node="spark-a3", said="its memory cannot be guarded: no sample", hint="look there")
+    ended = ritual.boot(plan, CLOCK, lambda _: None)
+    assert (ended.stage, ended.node, ended.unclear) == ("launch", "spark-a3", True)
+    assert nodes.played == ["probe", "boot", "stop"]
+
+
+def test_what_the_guard_stopped_is_what_is_told(nodes: Nodes, plan: Plan, guard: Watching) -> None:
+    """The launch that fails because the guard killed a rank tells of the memory, not of the rank."""
+    guard.trip = Trip(
+        node="spark-a1",
+        why="memory",
+        said="0.6 GiB MemAvailable on spark-a1, wanted at least 4.0 GiB",
+        hint="lower memory.utilisation",
+        samples=("one", "two"),
+    )
+    nodes.answers["launch"] = _one("spark-a1", "failed", "sparkctl-a-rank1 is exited")
+    ended = ritual.boot(plan, CLOCK, lambda _: None)
+    assert "the guard stopped every rank: 0.6 GiB" in ended.why
+    assert (ended.node, ended.log, ended.lowest) == ("spark-a1", ("one", "two"), {"spark-a1": 7})
+    assert nodes.played[-1] == "stop"
+
+
+def test_a_resumed_boot_goes_on_from_the_launch(nodes: Nodes, plan: Plan) -> None:
+    """What is proven is not done again: no probe, no settling, no stop of the ranks that run."""
+    nodes.answers["launch"] = _one("spark-a2", "failed", "far enough")
+    ritual.boot(dataclasses.replace(plan, start="launch"), CLOCK, lambda _: None)
+    assert nodes.played == ["launch", "stop"]
+
+
+def test_what_loads_a_node_is_not_run_twice(nodes: Nodes, plan: Plan) -> None:
+    """After settling the second look leaves out what every node answered a moment ago."""
+    nodes.answers["launch"] = _one("spark-a2", "failed", "far enough")
+    ritual.boot(plan, CLOCK, lambda _: None)
+    first, again = (
+        {row["probe"] for row in nodes.given[book]["probe_tables"]["spark-a0"]} for book in ("probe", "boot")
+    )
+    loads = loading() - requested()
+    assert loads <= first | {"nccl-tests"}
+    assert first - loads == again
+
+
+def test_only_apply_changes_links(nodes: Nodes, plan: Plan) -> None:
+    """Without --apply the settling play has no interface to touch."""
+    nodes.answers["launch"] = _one("spark-a2", "failed", "far enough")
+    ritual.boot(plan, CLOCK, lambda _: None)
+    assert "apply_links" not in nodes.given["boot"]
+    ritual.boot(dataclasses.replace(plan, apply=True), CLOCK, lambda _: None)
+    assert set(nodes.given["boot"]["apply_links"]) == {f"spark-a{rank}" for rank in range(4)}

@@ -1,0 +1,134 @@
+"""Ending: which rank of a line ended first, and what its own log gives as the cause. Pure.
+
+A rank that dies takes the others with it, and they all complain. What is told is the first that ended, unless its log shows a mere
+consequence and another one's shows a cause: the head may well be gone before the container of the rank that failed.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bootcheck import redact
+from launcher import diagnosis
+from launcher.diagnosis import Diagnosis
+from launcher.ranks import KILLED
+from launcher.troubles import meeting
+from launcher.troubles import memory as killers
+
+JOURNAL = ("journalctl", "-b", "--no-pager", "-n", "400")
+"""Who ends processes from outside writes it here: the kernel and earlyoom. The last 400 lines are minutes at most. Ours."""
+
+_SHOWN = 40
+"""Lines of a log that are shown. Ours: a traceback and what led to it."""
+
+_CONSEQUENCES = frozenset(one.name for one in meeting.CONSEQUENCES)
+_KILLERS = frozenset(one.name for one in killers.KILLERS)
+
+_ERROR = re.compile(r"\bERROR\b|\w*Error\b")
+_CONSEQUENCE = re.compile(
+    r"died unexpectedly|Parent process exited|got 0 bytes|Connection (was likely )?closed|Connection reset|Broken pipe|EngineDeadError"
+    r"|initialization failed|failed to start\.|remote process exited|clients joined|client socket has timed out"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """A rank's container that does not run any more; `code` is None when nobody knows it, `is_gone` when it was removed."""
+
+    node: str
+    name: str
+    code: int | None = None
+    is_gone: bool = False
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether the exit code says that a signal ended it."""
+        return self.code in KILLED
+
+    def __str__(self) -> str:
+        if self.is_gone:
+            return f"{self.name} is gone"
+        signal = f" ({KILLED[self.code]})" if self.code in KILLED else ""
+        return f"{self.name} ended with exit code {'unknown' if self.code is None else self.code}{signal}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Why a line does not get ready: on which node, what was said, the remedy, and the end of that rank's log."""
+
+    node: str
+    said: str
+    hint: str
+    log: tuple[str, ...]
+
+
+def find(
+    ends: Sequence[End],
+    names: Mapping[str, str],
+    logs: Mapping[str, Sequence[str]],
+    journals: Mapping[str, Sequence[str]],
+) -> Cause:
+    """Return the cause of a line's end.
+
+    Args:
+        ends: ranks that ended by themselves, in the order in which it was learnt; at least one.
+        names: the container of every rank, by node in rank order.
+        logs: the end of every rank's log, by node.
+        journals: what JOURNAL prints on the nodes where a rank was killed.
+
+    """
+    ended = {end.node: end for end in ends}
+    candidates = (*ended, *(node for node in names if node not in ended))
+    for node in candidates:
+        end, log = ended.get(node), tuple(logs.get(node, ()))
+        if end and end.is_killed:
+            return _killed(end, log, tuple(journals.get(node, ())))
+        known = _known(log)
+        if known or _own_errors(log, only_marked=end is None):
+            how = str(end) if end else f"{names[node]} failed and {ends[0]}"
+            return _told(node, how, log, known)
+    first = tuple(logs.get(ends[0].node, ()))
+    return _told(ends[0].node, str(ends[0]), first, _known(first, own=False))
+
+
+def _known(log: tuple[str, ...], *, own: bool = True) -> Diagnosis | None:
+    """Return the known trouble that a log tells of; an `own` one is a cause and no consequence."""
+    faults = [one for one in diagnosis.explain_all(log) if one.is_fault]
+    return next((one for one in faults if not own or one.name not in _CONSEQUENCES), None)
+
+
+def _own_errors(log: tuple[str, ...], *, only_marked: bool = False) -> list[str]:
+    """Return the error lines that are no consequence; of a rank that still runs only those that are marked as errors."""
+    errors = [line for line in log if _ERROR.search(line) and not _CONSEQUENCE.search(line)]
+    return [line for line in errors if "ERROR" in line] if only_marked else errors
+
+
+def _told(node: str, how: str, log: tuple[str, ...], known: Diagnosis | None) -> Cause:
+    hint = "the log's last lines are above; sparkctl boot --plan shows the rank's whole command"
+    if known:
+        hint = f"{known.said}: {known.hint}"
+    return Cause(node=node, said=f"{how}: {_last_error(log)}", hint=hint, log=shown(log))
+
+
+def _last_error(log: tuple[str, ...]) -> str:
+    errors = _own_errors(log) or [line for line in log if _ERROR.search(line)]
+    return redact.text((errors or list(log) or ["its log is empty"])[-1].strip())
+
+
+def _killed(end: End, log: tuple[str, ...], journal: tuple[str, ...]) -> Cause:
+    """Return who killed a rank: the kernel or a killer in user space if the journal says so."""
+    killer = next((one for one in diagnosis.explain_all(journal) if one.name in _KILLERS), None)
+    if killer:
+        return Cause(node=end.node, said=f"{end}: {killer.said}", hint=killer.hint, log=shown(log))
+    nobody = "; the journal's last lines name nobody" if journal else ""
+    return Cause(
+        node=end.node,
+        said=f"{end}: it was killed; its log says last: {_last_error(log)}{nobody}",
+        hint=f"on {end.node} look for `Out of memory` in dmesg and for earlyoom in {' '.join(JOURNAL[:2])}",
+        log=shown(log),
+    )
+
+
+def shown(log: Sequence[str]) -> tuple[str, ...]:
+    """Return the last lines of a log for a person, secrets withheld."""
+    return tuple(redact.text(line) for line in log[-_SHOWN:])

@@ -1,0 +1,134 @@
+"""What the API of a line says, asked over real HTTP: up, locked, down, and what it serves."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from launcher import api
+from launcher.api import Seen
+from launcher.smoke import Smoke
+from sparkctl.clock import PacedClock
+from sparkctl.line import Line, Node, Rail
+
+CLOCK = PacedClock()
+MODELS = '{"object": "list", "data": [{"id": "m"}, {"id": "n"}]}'
+
+Answer = tuple[int, str]
+
+
+@dataclass
+class Served:
+    """A server on the loopback; `answers` maps a path to status and body, anything else is 404."""
+
+    line: Line
+    answers: dict[str, Answer] = field(default_factory=dict)
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """A server whose answers the test fills in."""
+    answers: dict[str, Answer] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = answers.get(self.path, (404, "Not Found"))
+            self.send_response(status)
+            self.send_header("content-length", str(len(body.encode())))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.do_GET()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
+            """Keep the test's output clean."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield Served(line=_line(server.server_port), answers=answers)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _line(port: int) -> Line:
+    rail = Rail(interface="enp1s0f0np0", address="10.10.1.1", hca="rocep1s0f0")
+    node = Node(name="a0", rank=0, host="127.0.0.1", port=22, user=None, key_file=None, rails=(rail,))
+    return Line(
+        name="A",
+        nodes=(node,),
+        recipe=None,
+        api_host="127.0.0.1",
+        api_port=port,
+        master_port=29501,
+        floors={},
+        known_hosts=None,
+        source="test",
+    )
+
+
+@pytest.mark.parametrize(
+    ("answers", "seen"),
+    [
+        ({"/health": (200, ""), "/v1/models": (200, MODELS)}, Seen(health=200, serves=("m", "n"))),
+        ({"/health": (200, ""), "/v1/models": (401, "{}")}, Seen(health=200, is_locked=True)),
+        ({"/health": (401, '{"error":"Unauthorized"}')}, Seen(health=401, is_locked=True)),
+        ({"/health": (403, "")}, Seen(health=403, is_locked=True)),
+        ({"/health": (503, ""), "/v1/models": (200, MODELS)}, Seen(health=503)),
+        ({"/health": (200, ""), "/v1/models": (200, "not JSON")}, Seen(health=200)),
+        ({"/health": (200, ""), "/v1/models": (200, '{"data": [{}]}')}, Seen(health=200)),
+        ({"/health": (200, ""), "/v1/models": (200, "[]")}, Seen(health=200)),
+        ({}, Seen(health=404)),
+    ],
+)
+def test_what_the_api_says_is_told_apart(served: Served, answers: dict[str, Answer], seen: Seen) -> None:
+    """A server that wants a key is up, one whose engine has ended is not, and odd answers list nothing."""
+    served.answers.update(answers)
+    assert api.look(served.line, CLOCK) == seen
+    assert seen.answers
+    assert api.is_up(served.line, CLOCK) == (seen.health == 200)
+    lists_models = answers.get("/v1/models") == (200, MODELS)
+    assert api.served_names(served.line, CLOCK) == (("m", "n") if lists_models else ())
+
+
+def test_counters_come_as_text_or_not_at_all(served: Served) -> None:
+    """/metrics is returned as it is; a status other than 200 is no page."""
+    assert api.metrics_text(served.line, CLOCK) is None
+    served.answers["/metrics"] = (200, "vllm:num_requests_running 1.0\n")
+    assert api.metrics_text(served.line, CLOCK) == "vllm:num_requests_running 1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("reply", "fault"),
+    [
+        ((200, '{"choices": [{"message": {"content": "Paris"}}]}'), ""),
+        ((200, '{"choices": []}'), "no usable reply"),
+        ((401, "{}"), "HTTP 401"),
+    ],
+)
+def test_a_smoke_is_asked_and_judged(served: Served, reply: Answer, fault: str) -> None:
+    """A reply is judged; an answer that holds none says so with its status."""
+    served.answers["/v1/chat/completions"] = reply
+    asked = Smoke(
+        name="fact", prompt="?", max_tokens=8, fault=lambda text: "" if text == "Paris" else "wrong"
+    )
+    smoked = api.ask(served.line, "m", asked, CLOCK)
+    assert smoked.fault.startswith(fault)
+    assert bool(smoked.fault) == bool(fault)
+
+
+@pytest.mark.parametrize("broken", [lambda line: line, lambda line: replace(line, api_host="no host at all")])
+def test_a_server_that_is_not_there_is_down(served: Served, broken: Callable[[Line], Line]) -> None:
+    """No server and no address is no answer, without an exception."""
+    line = broken(replace(served.line, api_port=1))
+    assert api.look(line, CLOCK) == Seen(health=None)
+    assert not api.look(line, CLOCK).answers
+    assert not api.is_up(line, CLOCK)
+    assert api.metrics_text(line, CLOCK) is None

@@ -1,0 +1,423 @@
+"""Waiting for a line with a scripted shell and API: what ends the wait, what is done first, what is told."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import pytest
+
+from launcher import api, launch, waiting
+from launcher.api import Seen
+from launcher.command import rank_commands
+from launcher.guard import Watched
+from launcher.launch import Outcome
+from launcher.recipe import Ready, Recipe
+from launcher.smoke import SMOKES, Smoked
+from launcher.watermark import Trip
+from sparkctl import ansible
+from sparkctl.ansible import Answer
+from sparkctl.clock import PacedClock
+from sparkctl.line import Line
+from sparkctl.shell import Said
+
+RUNNING = json.dumps([{"State": {"Running": True, "ExitCode": 0}}])
+
+
+def exited(code: int) -> str:
+    """Return what docker inspect says of a rank that ended."""
+    return json.dumps([{"State": {"Running": False, "ExitCode": code}}])
+
+
+@dataclass
+class Nodes:
+    """Stands for the shell over a line that loads: every rank runs and says nothing unless a test says otherwise."""
+
+    states: dict[str, str | Said] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
+    journals: dict[str, str] = field(default_factory=dict)
+    ran: list[tuple[str, str]] = field(default_factory=list)
+    takes: dict[str, Callable[[str, str], None]] = field(default_factory=dict)
+    resumed: int = 0
+    looks: int = 0
+    at_look: Callable[[int], None] = lambda _: None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def follow(self, commands: Mapping[str, Sequence[str]], take: Callable[[str, str], None]) -> Self:
+        """Keep where lines go to, by docker's verb; stands for what is followed too."""
+        self.takes[next(iter(commands.values()))[1]] = take
+        return self
+
+    def resume(self) -> None:
+        """Count."""
+        self.resumed += 1
+
+    def run_each(self, commands: Mapping[str, Sequence[str]]) -> tuple[Said, ...]:
+        """Answer as Shell.run_each does."""
+        if any(argv[1] == "inspect" for argv in commands.values()):
+            self.looks += 1
+            self.at_look(self.looks)
+        return tuple(self._one(node, argv) for node, argv in commands.items())
+
+    def _one(self, node: str, argv: Sequence[str]) -> Said:
+        verb = argv[1] if argv[0] == "docker" else argv[0]
+        self.ran.append((node, verb))
+        texts = {"inspect": self.states.get(node, RUNNING), "logs": self.logs.get(node, "")}
+        texts["journalctl"] = self.journals.get(node, "")
+        text = texts.get(verb, "")
+        if isinstance(text, Said):
+            return replace(text, node=node)
+        return Said(node=node, rc=0, stdout=text, stderr="")
+
+    def of(self, verb: str) -> list[str]:
+        """Return the nodes on which a command ran."""
+        return [node for node, ran in self.ran if ran == verb]
+
+
+@dataclass
+class Api:
+    """What the API says at each look; the last goes on."""
+
+    seen: list[Seen] = field(default_factory=lambda: [Seen(health=None)])
+    reply: str = ""
+
+    def look(self, *_: object) -> Seen:
+        """Answer as api.look does."""
+        return self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
+
+    def ask(self, _: object, __: object, asked: object, ___: object) -> Smoked:
+        """Answer as api.ask does."""
+        return Smoked(name=getattr(asked, "name", ""), fault=self.reply, reply="")
+
+
+@dataclass
+class Watching:
+    """Stands for the guard."""
+
+    trip: Trip | None = None
+    lowest: dict[str, int] = field(default_factory=lambda: {"spark-a0": 7})
+    moves: dict[str, float] = field(default_factory=dict)
+    news: threading.Event = field(default_factory=threading.Event)
+    tells: int = 0
+
+    def tell(self) -> None:
+        """Count."""
+        self.tells += 1
+
+    def tripped(self) -> Trip | None:
+        """Return the trip."""
+        return self.trip
+
+    def watched(self) -> Watched:
+        """Return what was seen."""
+        return Watched(lowest=self.lowest, flushes={})
+
+    def moved(self) -> dict[str, float]:
+        """Return when memory moved."""
+        return self.moves
+
+
+TRIP = Trip(
+    node="spark-a2",
+    why="memory",
+    said="MemAvailable fell",
+    hint="less",
+    samples=("-1.0 s", "+0.0 s"),
+    left=(),
+)
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
+    """A line behind the doorway."""
+    made = Nodes()
+    monkeypatch.setattr(launch, "Shell", lambda _: made)
+    return made
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Api:
+    """An API that does not answer yet."""
+    made = Api()
+    monkeypatch.setattr(api, "look", made.look)
+    monkeypatch.setattr(api, "ask", made.ask)
+    return made
+
+
+@pytest.fixture
+def told() -> list[str]:
+    """What is reported."""
+    return []
+
+
+Wait = Callable[..., Outcome]
+
+
+@pytest.fixture
+def wait(line: Line, recipe: Recipe, nodes: Nodes, served: Api, told: list[str]) -> Wait:
+    """Return the wait for that line, a thousand times as fast as ours."""
+    assert nodes
+    assert served
+    commands = rank_commands(recipe, line, "boot-1")
+
+    def run(ready: Ready | None = None, guard: Watching | None = None) -> Outcome:
+        asked = replace(recipe, ready=ready or Ready(poll_s=1.0))
+        clock = PacedClock(pace=1000.0)
+        return launch.wait_ready(line, asked, commands, clock, told.append, guard=guard)  # type: ignore[arg-type]
+
+    return run
+
+
+def up(recipe: Recipe) -> Seen:
+    """Return an API that serves the recipe's model."""
+    return Seen(health=200, serves=(recipe.model.served_name,))
+
+
+def test_ready_is_answered_sensibly(wait: Wait, served: Api, recipe: Recipe, told: list[str]) -> None:
+    """A line that serves after some looks is ready with its smokes; what ranks did was told meanwhile."""
+    served.seen = [Seen(health=None), Seen(health=200), up(recipe)]
+    outcome = wait(guard=Watching())
+    assert outcome.fault == ""
+    assert [one.name for one in outcome.smokes] == [one.name for one in SMOKES]
+    assert outcome.lowest == {"spark-a0": 7}
+    assert told == ["all starting", "all starting", "the API answers; asking the smokes"]
+
+
+def test_the_stages_are_told(wait: Wait, nodes: Nodes, served: Api, recipe: Recipe, told: list[str]) -> None:
+    """Lines of the logs that are followed say what each rank does."""
+    served.seen = [Seen(health=None), up(recipe)]
+    text = "Loading safetensors checkpoint shards:  41% Completed | 17/41 [02:11<03:05,  7.72s/it]"
+    nodes.at_look = lambda _: nodes.takes["logs"]("spark-a0", text)
+    wait()
+    assert told[0] == "spark-a0 loading (41%), spark-a1 starting, spark-a2 starting, spark-a3 starting"
+
+
+def test_a_smoke_that_fails_is_no_ready_line(wait: Wait, served: Api, recipe: Recipe) -> None:
+    """A line that answers nonsense is told with the smoke."""
+    served.seen, served.reply = [up(recipe)], "repeats one token"
+    outcome = wait()
+    assert outcome.fault.startswith(f"smoke {SMOKES[0].name}: repeats one token")
+    assert len(outcome.smokes) == len(SMOKES)
+
+
+def test_a_rank_that_ends_stops_the_others_and_is_told_first(wait: Wait, nodes: Nodes) -> None:
+    """Docker's own word comes at once; the ones that outlived it are stopped before anything is read."""
+    nodes.logs = {"spark-a2": "starting\nValueError: no\n", "spark-a0": "EngineDeadError: x\n"}
+
+    def end(look: int) -> None:
+        if look == 1:
+            nodes.takes["wait"]("spark-a2", "1\n")
+            nodes.takes["wait"]("spark-a0", "1\n")
+
+    nodes.at_look = end
+    outcome = wait(Ready(poll_s=100_000.0))
+    assert outcome.fault == "sparkctl-a-rank2 ended with exit code 1: ValueError: no"
+    assert (outcome.node, outcome.log) == ("spark-a2", ("starting", "ValueError: no"))
+    assert not outcome.unclear
+    assert nodes.of("stop") == ["spark-a1", "spark-a3"]
+    ran = [verb for _, verb in nodes.ran]
+    assert ran.index("stop") < ran.index("logs")
+    assert nodes.looks == 1, "the end itself woke the wait"
+
+
+@pytest.mark.parametrize("code", [1, 0])
+def test_an_end_that_only_the_look_shows_counts_too(wait: Wait, nodes: Nodes, code: int) -> None:
+    """Where `docker wait` did not come through, docker inspect tells; an end with 0 is one as well."""
+    nodes.states["spark-a1"] = exited(code)
+    nodes.logs["spark-a1"] = "ERROR: it broke"
+    outcome = wait()
+    assert outcome.fault == f"sparkctl-a-rank1 ended with exit code {code}: ERROR: it broke"
+    assert nodes.of("stop") == ["spark-a0", "spark-a2", "spark-a3"]
+
+
+def test_what_docker_wait_complains_of_is_no_end(
+    wait: Wait, nodes: Nodes, served: Api, recipe: Recipe
+) -> None:
+    """Its error is looked into by the next look and taken for no exit code."""
+    served.seen = [Seen(health=None), up(recipe)]
+    nodes.at_look = lambda _: nodes.takes["wait"](
+        "spark-a1", "Error response from daemon: No such container: x"
+    )
+    assert wait().fault == ""
+
+
+def test_a_container_that_is_gone_is_told(wait: Wait, nodes: Nodes) -> None:
+    """Somebody removed it; the others are stopped too."""
+    nodes.states["spark-a3"] = Said(node="", rc=1, stdout="[]", stderr="Error: No such container: x")
+    outcome = wait()
+    assert (outcome.node, outcome.fault) == ("spark-a3", "sparkctl-a-rank3 is gone: its log is empty")
+
+
+def test_whoever_killed_a_rank_is_looked_for_on_its_node(wait: Wait, nodes: Nodes) -> None:
+    """137 and 143 ask the journal of that node only."""
+    nodes.states["spark-a1"] = exited(143)
+    nodes.journals["spark-a1"] = (
+        'Sep 19 03:11:47 n earlyoom[912]: sending SIGTERM to process 41873 uid 0 "VLLM::EngineCor": badness 1010, VmRSS 3412 MiB'
+    )
+    outcome = wait()
+    assert nodes.of("journalctl") == ["spark-a1"]
+    assert "exit code 143 (SIGTERM): earlyoom, not the kernel, sent SIGTERM to process 41873" in outcome.fault
+
+
+def test_a_node_may_be_silent_for_some_looks(
+    wait: Wait, nodes: Nodes, served: Api, recipe: Recipe, told: list[str]
+) -> None:
+    """A log-in can take longer while weights load; what was followed is followed again afterwards."""
+    served.seen = [up(recipe)]
+    late = Said(node="", rc=None, stdout="", stderr="no answer within 15 s: timed out")
+
+    def look(number: int) -> None:
+        nodes.states["spark-a2"] = late if number <= waiting.MOST_SILENCES - 1 else RUNNING
+
+    nodes.at_look = look
+    assert wait().fault == ""
+    assert told[: waiting.MOST_SILENCES - 1] == ["no answer while its rank loaded: no answer in time"] * 2
+    assert nodes.resumed >= 1
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        (
+            Said(node="", rc=None, stdout="", stderr="timed out"),
+            "no answer while its rank loaded: no answer in time",
+        ),
+        (
+            Said(node="", rc=0, stdout="<html>", stderr=""),
+            "docker inspect does not say whether its rank runs: '<html>'",
+        ),
+        (
+            Said(node="", rc=1, stdout="", stderr="Cannot connect to the Docker daemon"),
+            "Cannot connect to the Docker",
+        ),
+    ],
+)
+def test_a_node_that_stays_silent_ends_the_wait_unclear(
+    wait: Wait, nodes: Nodes, said: Said, fault: str
+) -> None:
+    """Nothing can be said of what was booted, and no rank is declared dead for want of an answer."""
+    nodes.states["spark-a2"] = said
+    outcome = wait()
+    assert (outcome.node, outcome.unclear) == ("spark-a2", True)
+    assert fault in outcome.fault
+    assert nodes.looks == waiting.MOST_SILENCES
+    assert nodes.of("stop") == []
+
+
+def test_a_silent_rank_is_named_with_its_stage(wait: Wait, nodes: Nodes) -> None:
+    """There is no limit on the whole; a stage that stands still for longer than its own ends the wait."""
+    nodes.at_look = lambda look: (
+        nodes.takes["logs"](f"spark-a{look % 4}", "Starting to load model /m") if look < 5 else None
+    )
+    nodes.logs["spark-a1"] = "its log\n"
+    guard = Watching(moves=dict.fromkeys(("spark-a0", "spark-a2", "spark-a3"), 1e12) | {"spark-a1": 0.0})
+    outcome = wait(Ready(poll_s=1.0, silence_s={"loading": 40.0}), guard)
+    assert outcome.node == "spark-a1"
+    assert "sparkctl-a-rank1 has said nothing new for" in outcome.fault
+    assert "while loading, wanted a line or a move of memory within 40 s" in outcome.fault
+    assert "http://" in outcome.fault
+    assert outcome.fault.endswith("does not answer")
+    assert outcome.log == ("its log",)
+    assert not outcome.unclear
+
+
+def test_a_line_that_is_up_under_another_name_is_told(wait: Wait, nodes: Nodes, served: Api) -> None:
+    """All ranks are up and the API lists something else: no wait helps."""
+    served.seen = [Seen(health=200, serves=("other",))]
+    nodes.at_look = lambda _: [
+        nodes.takes["logs"](f"spark-a{rank}", "Graph capturing finished") for rank in range(4)
+    ]
+    outcome = wait(Ready(poll_s=1.0, silence_s={"serving": 20.0}))
+    assert "wanted an answer of the API within 20 s" in outcome.fault
+    assert outcome.fault.endswith("lists other")
+
+
+def test_an_api_that_wants_a_key_is_not_waited_for(wait: Wait, served: Api) -> None:
+    """401 is an answer; whoever waits for 200 waits for ever (MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark PR#64)."""
+    served.seen = [Seen(health=401, is_locked=True)]
+    outcome = wait()
+    assert "wants a key" in outcome.fault
+    assert outcome.unclear
+
+
+@pytest.mark.parametrize(("why", "unclear"), [("memory", False), ("silence", True)])
+def test_a_trip_of_the_guard_comes_before_what_follows_from_it(
+    wait: Wait,
+    nodes: Nodes,
+    why: str,
+    unclear: bool,  # noqa: FBT001
+) -> None:
+    """The ranks that the guard killed are not told as dead; samples and lowest figures are given back."""
+    guard = Watching()
+
+    def trip(_: int) -> None:
+        guard.trip = replace(TRIP, why=why, left=("spark-a1",))  # type: ignore[arg-type]
+        nodes.states = {f"spark-a{rank}": exited(137) for rank in range(4)}
+
+    nodes.at_look = trip
+    outcome = wait(guard=guard)
+    assert outcome.fault == "the guard stopped every rank: MemAvailable fell"
+    assert (outcome.node, outcome.unclear, outcome.log) == ("spark-a2", unclear, TRIP.samples)
+    assert outcome.hint == "less; stopping was not confirmed on spark-a1"
+    assert outcome.trip is not None
+    assert outcome.lowest == {"spark-a0": 7}
+    assert guard.tells >= 1
+
+
+def test_a_trip_while_the_smokes_are_asked_is_told(
+    wait: Wait, served: Api, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reply that does not come because the ranks were stopped is no nonsense."""
+    served.seen = [up(recipe)]
+    guard = Watching()
+
+    def ask(*_: object) -> Smoked:
+        guard.trip = TRIP
+        return Smoked(name="x", fault="no usable reply", reply="")
+
+    monkeypatch.setattr(api, "ask", ask)
+    assert wait(guard=guard).trip is TRIP
+
+
+def test_a_rank_that_ends_while_the_smokes_are_asked_is_told(
+    wait: Wait, nodes: Nodes, served: Api, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end explains the reply that did not come."""
+    served.seen = [up(recipe)]
+    nodes.logs["spark-a3"] = "ERROR: it broke"
+
+    def ask(*_: object) -> Smoked:
+        nodes.takes["wait"]("spark-a3", "1")
+        return Smoked(name="x", fault="no usable reply", reply="")
+
+    monkeypatch.setattr(api, "ask", ask)
+    assert wait().fault == "sparkctl-a-rank3 ended with exit code 1: ERROR: it broke"
+
+
+def test_a_launch_that_the_guard_ended_tells_the_trip(
+    line: Line, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rank that did not stay up was killed by the guard; warnings are told while ranks start."""
+    failed = Answer(
+        host="spark-a1", task="t", status="failed", changed=False, message="exited", seconds=0.0, result={}
+    )
+
+    def run(*_: object, report: Callable[[Answer], None]) -> tuple[Answer, ...]:
+        report(failed)
+        return (failed,)
+
+    monkeypatch.setattr(ansible, "run", run)
+    commands = rank_commands(recipe, line, "boot-1")
+    for guard, fault in (
+        (Watching(trip=TRIP), "the guard stopped every rank: MemAvailable fell"),
+        (Watching(), "exited"),
+    ):
+        started = launch.start(line, commands, PacedClock(), lambda _: None, guard)  # type: ignore[arg-type]
+        assert started.fault == fault
+        assert guard.tells >= 1
