@@ -47,7 +47,7 @@ class Cluster:
 def raise_cluster(
     home: Path, scenario: str, *, seed: int | None = None, pace: float | None = None, idle_s: float = _IDLE_S
 ) -> Cluster:
-    """Start a practice cluster whose files lie in `home`, and wait until all four nodes answer.
+    """Start a practice cluster whose files lie in `home`, and wait until every node answers that is meant to.
 
     Raises:
         UsageFault: no such scenario, or a cluster already runs there.
@@ -104,7 +104,7 @@ def _await(home: Path, daemon: "subprocess.Popen[bytes]") -> Cluster:
     until = time.monotonic() + _READY_S
     while time.monotonic() < until and daemon.poll() is None:
         found = find(home)
-        if found and all(_answers(*at) for at in _doors(home)):
+        if found and all(_answers(*at) for at in _told(home)["doors"]):
             # The daemon outlives us on purpose; without this Popen would warn that it is still running.
             daemon.returncode = 0
             return found
@@ -115,11 +115,6 @@ def _await(home: Path, daemon: "subprocess.Popen[bytes]") -> Cluster:
         f"the practice nodes did not answer: {log[-1] if log else 'the daemon said nothing'}",
         hint=f"see {home / 'daemon.log'}",
     )
-
-
-def _doors(home: Path) -> tuple[tuple[str, int], ...]:
-    ports: list[int] = _told(home)["ports"]
-    return tuple((f"127.0.77.{index + 1}", port) for index, port in enumerate(ports))
 
 
 def _answers(address: str, port: int) -> bool:

@@ -23,6 +23,8 @@ class Status(NamedTuple):
     host_mib: int = 0
     running: int = 0
     """Requests being served by the line."""
+    frozen: bool = False
+    """The engine has stopped under its requests: the GPU spins in a collective and draws little (reported)."""
 
 
 class Container(NamedTuple):
@@ -150,4 +152,5 @@ def load(node: Path) -> Status:
         sum(status.gpu_mib for status in all_of),
         sum(status.host_mib for status in all_of),
         max((status.running for status in all_of), default=0),
+        any(status.frozen for status in all_of),
     )

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
 import time
 from ctypes import CDLL
@@ -38,22 +39,40 @@ async def _serve(home: Path, idle_s: float) -> None:
     _make_keys(home / "keys")
     nodes = [read(home / name) for name in layout.NODES]
     watch = Watch()
-    servers = [await listen(node, home / "keys", watch) for node in nodes]
-    ports = tuple(server.get_port() for server in servers)
+    doors = [await _open(node, home / "keys", watch) for node in nodes]
+    ports = tuple(_port(door) for door in doors)
     _write_known_hosts(home / "keys", nodes, ports)
-    text = layout.inventory(home, nodes[0].peers, ports)
-    (home / "inventory.yml").write_text(text, encoding="utf-8")
+    (home / "inventory.yml").write_text(layout.inventory(home, nodes, ports), encoding="utf-8")
+    answering = [
+        (node.self.management, port)
+        for node, door, port in zip(nodes, doors, ports, strict=True)
+        if not isinstance(door, socket.socket)
+    ]
     told = read_json(home / "cluster.json")
-    write_json(home / "cluster.json", told | {"ports": ports, "daemon": processes.look(os.getpid())})
-    _say(f"four nodes answer on ports {', '.join(map(str, ports))}")
+    write_json(home / "cluster.json", told | {"doors": answering, "daemon": processes.look(os.getpid())})
+    _say(f"{len(answering)} nodes answer, on ports {', '.join(str(port) for _, port in answering)}")
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     await _watch(nodes, watch, ended, idle_s)
-    for server in servers:
-        server.close()
+    for door in doors:
+        door.close()
     left = processes.end(processes.marked(nodes[0].token), 1.0)
     _say(f"ended; {len(left)} processes left")
+
+
+async def _open(node: Node, keys: Path, watch: Watch) -> asyncssh.SSHAcceptor | socket.socket:
+    """Start a node's server; of one that refuses, only keep the port, so that nothing else comes to answer there."""
+    if node.ssh_fault != "refused":
+        return await listen(node, keys, watch)
+    kept = socket.socket()
+    kept.bind((node.self.management, 0))  # bound and not listening: the kernel refuses whoever connects
+    return kept
+
+
+def _port(door: asyncssh.SSHAcceptor | socket.socket) -> int:
+    port: int = door.getsockname()[1] if isinstance(door, socket.socket) else door.get_port()
+    return port
 
 
 async def _watch(nodes: list[Node], watch: Watch, ended: asyncio.Event, idle_s: float) -> None:
@@ -111,7 +130,11 @@ def _make_keys(folder: Path) -> None:
 def _write_known_hosts(folder: Path, nodes: list[Node], ports: tuple[int, ...]) -> None:
     lines = []
     for node, port in zip(nodes, ports, strict=True):
-        kind, key = (folder / f"{node.name}.pub").read_text(encoding="utf-8").split()[:2]
+        public = (folder / f"{node.name}.pub").read_text(encoding="utf-8")
+        if node.ssh_fault == "other-host-key":
+            # What a controller remembers of a node that was installed anew.
+            public = asyncssh.generate_private_key(_KEY).export_public_key().decode("ascii")
+        kind, key = public.split()[:2]
         lines.append(f"[{node.self.management}]:{port} {kind} {key}\n")
     (folder / "known_hosts").write_text("".join(lines), encoding="utf-8")
 

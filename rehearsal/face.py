@@ -6,17 +6,45 @@ import sys
 from pathlib import Path
 
 _MODULES = {
-    "cat": "system",
+    "cat": "files",
     "docker": "docker",
+    "find": "disk",
+    "findmnt": "disk",
+    "getconf": "settings",
+    "grep": "files",
     "hostname": "system",
-    "ibv_devinfo": "network",
+    "ibdev2netdev": "adapters",
+    "ibv_devinfo": "adapters",
     "ip": "network",
+    "journalctl": "journal",
+    "ls": "files",
+    "nmcli": "adapters",
     "nvidia-smi": "gpu",
     "ping": "network",
+    "ps": "tasks",
+    "python3": "script",
     "rank": "rank",
-    "sudo": "system",
+    "sha256sum": "disk",
+    "ss": "tasks",
+    "stat": "disk",
+    "sudo": "sudo",
+    "sysctl": "settings",
     "uname": "system",
 }
+
+_KERNEL = ("/proc/meminfo", "/proc/buddyinfo", "/proc/cmdline", "/proc/sys/vm/", "/sys/class/")
+_DISK = ("/srv",)
+
+SEEN_IN = {
+    "cat": _KERNEL,
+    "find": _DISK,
+    "grep": ("/sys/class/",),
+    "ls": ("/dev/shm",),  # noqa: S108 - a name to look for, not a file of ours
+    "python3": ("sparkctl-transfer", "sparkctl-hash"),
+    "sha256sum": _DISK,
+    "stat": _DISK,
+}
+"""Commands of which a node answers only what speaks of these; all else is the machine's own tool, without a detour."""
 
 
 def commands() -> tuple[str, ...]:

@@ -6,13 +6,15 @@ import shlex
 import shutil
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
 
 from rehearsal import face
-from rehearsal.node import Node, Peer, Rail, keep_page_cache, write, write_json
-from rehearsal.scenario import Scenario, Traits, levers
+from rehearsal.node import Node, Peer, Rail, keep_page_cache, read_json, shaped, write, write_json
+from rehearsal.scenario import Scenario, levers
+from rehearsal.traits import Traits
 from sparkctl import edge
 
 NODES = ("spark-a0", "spark-a1", "spark-a2", "spark-a3")
@@ -20,7 +22,12 @@ USER = "spark"
 
 # Management and fabric are told apart, as on real nodes; all of 127/8 answers on this machine.
 _MANAGEMENT = "127.0.77"
-_RAILS = (("enp1s0f0np0", "127.0.78", "rocep1s0f0"), ("enP2p1s0f0np0", "127.0.79", "roceP2p1s0f0"))
+_SWITCHED = (("enp1s0f0np0", "rocep1s0f0"), ("enP2p1s0f0np0", "roceP2p1s0f0"))
+_SWITCHED_NETS = ("127.0.78", "127.0.79")
+_RINGED = (("enp1s0f0np0", "rocep1s0f0"), ("enp1s0f1np1", "rocep1s0f1"))
+_RINGED_NETS = tuple(f"127.0.{80 + index}" for index in range(len(NODES)))
+
+_NO_PYTHON = "/opt/python/3.13/bin/python3"  # what the inventory says of a node that has no such file
 
 _PORTS = (20000, 32000)  # below the range that outgoing connections take theirs from
 
@@ -28,14 +35,7 @@ _PORTS = (20000, 32000)  # below the range that outgoing connections take theirs
 def peers(scenario: Scenario) -> tuple[Peer, ...]:
     """Return the four nodes as they reach one another."""
     return tuple(
-        Peer(
-            name,
-            f"{_MANAGEMENT}.{index + 1}",
-            tuple(
-                Rail(interface, f"{net}.{index + 1}", hca, mtu)
-                for (interface, net, hca), mtu in zip(_RAILS, _traits(scenario, name).mtu, strict=True)
-            ),
-        )
+        Peer(name, f"{_MANAGEMENT}.{index + 1}", _rails(index, _traits(scenario, name)))
         for index, name in enumerate(NODES)
     )
 
@@ -44,11 +44,43 @@ def _traits(scenario: Scenario, name: str) -> Traits:
     return scenario.nodes.get(name, Traits())
 
 
+def _rails(index: int, traits: Traits) -> tuple[Rail, ...]:
+    return tuple(
+        Rail(
+            interface=traits.interfaces[at] if traits.interfaces else named,
+            named=named,
+            address=address,
+            hca=hca,
+            prefix=traits.prefixes[at],
+            mtu=traits.mtu[at],
+            told_mtu=traits.active_mtu[at],
+            path_mtu=traits.path_mtu[at],
+            gid_index=traits.gid_index[at],
+            speed_mbit=traits.speed_mbit[at],
+            link_gbit=traits.link_gbit[at],
+            busbw_gb_s=traits.busbw_gb_s[at],
+            is_up=not traits.unplugged[at],
+        )
+        for at, (named, hca, address) in enumerate(_wiring(index, traits))
+    )
+
+
+def _wiring(index: int, traits: Traits) -> tuple[tuple[str, str, str], ...]:
+    """Return each rail's interface, HCA and address: one net a rail over a switch, one net a cable in a ring."""
+    if traits.cabling == "switch":
+        return tuple(
+            (named, hca, f"{net}.{index + 1}")
+            for (named, hca), net in zip(_SWITCHED, _SWITCHED_NETS, strict=True)
+        )
+    onward, back = f"{_RINGED_NETS[index]}.1", f"{_RINGED_NETS[index - 1]}.2"
+    return tuple((named, hca, address) for (named, hca), address in zip(_RINGED, (onward, back), strict=True))
+
+
 def clear(home: Path) -> None:
     """Remove what an earlier cluster left in its home; nothing else in that folder is touched."""
     for name in (*NODES, "keys"):
         shutil.rmtree(home / name, ignore_errors=True)
-    for name in ("cluster.json", "law.json", "boots.json", "inventory.yml", "daemon.log"):
+    for name in ("cluster.json", "law.json", "boots.json", "ports.json", "inventory.yml", "daemon.log"):
         (home / name).unlink(missing_ok=True)
 
 
@@ -57,19 +89,19 @@ def furnish(home: Path, scenario: Scenario, token: str) -> None:
     write_json(home / "law.json", edge.plain(scenario) | {"levers": edge.plain(levers(scenario))})
     write_json(home / "boots.json", 0)
     around = peers(scenario)
+    served = around[0].rails[0].address
+    api = free_port(served)
+    write_json(home / "ports.json", {"api": api, "master": free_port(served, (api,))})
     for index, name in enumerate(NODES):
         traits = _traits(scenario, name)
         node = Node(
             root=home / name,
             name=name,
             rank=index,
-            gemv_gb_s=traits.gemv_gb_s,
-            kernel=traits.kernel,
-            driver=traits.driver,
-            images=traits.images,
             pace=scenario.pace,
             token=token,
             python=python(),
+            traits=shaped(edge.plain(traits)),
             peers=around,
         )
         for folder in ("bin", "home", "tmp", "containers"):
@@ -84,10 +116,21 @@ def _write_commands(node: Node) -> None:
     for name in face.commands():
         # -S and -E: no site packages and no PYTHON* variables; a command answers in about 30 ms.
         words = [node.python, "-S", "-E", str(script), str(node.root), name]
+        answer = f'exec {shlex.join(words)} "$@"'
+        if name in face.SEEN_IN:
+            seen = "|".join(f"*{shlex.quote(part)}*" for part in face.SEEN_IN[name])
+            # Other uses must cost nothing: Ansible finds some of these on the PATH too.
+            answer = f'case "$*" in\n{seen}) {answer} ;;\nesac\nexec {shlex.quote(_tool(node, name))} "$@"'
         path = node.root / "bin" / name
-        path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+        path.write_text(f"#!/bin/sh\n{answer}\n", encoding="utf-8")
         path.chmod(0o755)
-    (node.root / "bin" / "python3").symlink_to(node.python)
+
+
+def _tool(node: Node, name: str) -> str:
+    """Return the machine's own tool of that name."""
+    return (
+        node.python if name == "python3" else shutil.which(name, path="/usr/bin:/bin") or f"/usr/bin/{name}"
+    )
 
 
 def python() -> str:
@@ -110,22 +153,26 @@ def free_port(address: str, taken: tuple[int, ...] = ()) -> int:
             return port
 
 
-def inventory(home: Path, around: tuple[Peer, ...], ssh_ports: tuple[int, ...]) -> str:
-    """Return the inventory text; the ports for serving and for the rendezvous are chosen here."""
-    served = around[0].rails[0].address
-    api = free_port(served)
-    hosts = {
+def inventory(home: Path, nodes: Sequence[Node], ssh_ports: tuple[int, ...]) -> str:
+    """Return the inventory text."""
+    around = [node.self for node in nodes]
+    ports = read_json(home / "ports.json")
+    hosts: dict[str, dict[str, object]] = {
         peer.name: {
             "rank": rank,
             "ansible_host": peer.management,
             "ansible_port": port,
             "fabric": [
-                {"interface": rail.interface, "address": rail.address, "hca": rail.hca} for rail in peer.rails
+                {"interface": rail.named or rail.interface, "address": rail.address, "hca": rail.hca}
+                for rail in peer.rails
             ],
         }
         for rank, (peer, port) in enumerate(zip(around, ssh_ports, strict=True))
     }
-    line = {"recipe": "v41-flash-exl3-tp4", "api_port": api, "master_port": free_port(served, (api,))}
+    for node in nodes:
+        if node.ssh_fault == "no-python":
+            hosts[node.name]["ansible_python_interpreter"] = _NO_PYTHON
+    line = {"recipe": "v41-flash-exl3-tp4", "api_port": ports["api"], "master_port": ports["master"]}
     everything = {
         "schema": 1,
         "ansible_user": USER,

@@ -1,35 +1,36 @@
-"""Scenarios: what a practice cluster shows and hides. Read from `scenarios/*.yml` through the edge.
+"""Scenarios: what a practice cluster shows and hides. Read from `scenarios/` through the edge.
 
-The effects of levers are the same under every scenario (`levers.yml`); a scenario may add its own.
+`scenarios/<name>.yml` is a whole cluster's weather; `scenarios/<section>/<name>.yml` says one fault, and all else is as in
+`healthy`. The effects of levers are the same under every scenario (`levers.yml`); a scenario may add its own.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
-from rehearsal.model import GEMV_FAST_GB_S, Noise, Speed
+from rehearsal.model import Noise, Speed
+from rehearsal.traits import RankFault, SshFault, SudoFault, Traits
 from sparkctl import edge
 from sparkctl.errors import UsageFault
 
-_HERE = Path(__file__).parent
+__all__ = [
+    "Lever",
+    "RankFault",
+    "Scenario",
+    "Section",
+    "SshFault",
+    "SudoFault",
+    "Traits",
+    "levers",
+    "named",
+    "scenarios",
+]
 
+_HERE = Path(__file__).parent / "scenarios"
+_LIKE = "healthy"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
-    """What one node is like; the defaults are a healthy node, and a scenario names only what differs."""
-
-    gemv_gb_s: float = GEMV_FAST_GB_S
-    """The hidden state: what the GEMV probe sees, and what the served step time follows."""
-    mtu: tuple[int, ...] = (9000, 9000)
-    """One a rail."""
-    kernel: str = "6.17.0-1032-nvidia"
-    """Kernel and driver of a fleet that never showed the slow state (as GEMV_FAST_GB_S, issue 1)."""
-    driver: str = "580.173.02"
-    cached_gib: float = 0.0
-    """Page cache at the start, beyond the little a fresh node has."""
-    images: tuple[str, ...] = ("*vllm*", "*dsv41*", "*v41*", "*sparkctl*")
-    """Patterns of the image references that the node holds."""
+Section = Literal["", "memory", "gpu", "fabric", "parity", "leftovers", "security", "guard", "ssh"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,26 @@ class Scenario:
     noise_source: str
     nodes: Mapping[str, Traits] = field(default_factory=dict)
     levers: tuple[Lever, ...] = ()
+    section: Section = ""
+    """What part of the ritual the fault belongs to; empty where there is no fault."""
+    fault: str = ""
+    """What is wrong, in a line; empty where nothing is."""
+    gate: str = ""
+    """The gate, or the stage of a boot, that is to say so; empty where what looks like a fault is none."""
+    ends: Literal[0, 1, 3] = 0
+    """How `sparkctl boot` ends: 0 where settling cures the fault or it is worth no more than a warning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fault:
+    """One fault, as its file has it."""
+
+    schema: Literal[1]
+    name: str
+    fault: str
+    gate: str
+    ends: Literal[0, 1, 3]
+    nodes: Mapping[str, Traits]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +90,40 @@ class _Levers:
 
 def scenarios() -> tuple[Scenario, ...]:
     """Return every scenario, by name."""
-    return tuple(edge.read(path, Scenario) for path in sorted((_HERE / "scenarios").glob("*.yml")))
+    return tuple(_read(path) for _, path in sorted(_files().items()))
 
 
 def named(name: str) -> Scenario:
     """Return one scenario; an unknown name is a UsageFault that lists those that exist."""
-    found = {path.stem: path for path in (_HERE / "scenarios").glob("*.yml")}
+    found = _files()
     if name not in found:
         raise UsageFault(
             f"scenario {name!r} is not one of {', '.join(sorted(found))}",
             hint="name one of these; `sparkctl rehearse scenarios` says what each does",
         )
-    return edge.read(found[name], Scenario)
+    return _read(found[name])
 
 
 def levers(of: Scenario) -> tuple[Lever, ...]:
     """Return the effects of levers under a scenario: those that hold everywhere, then its own."""
-    return edge.read(_HERE / "levers.yml", _Levers).levers + of.levers
+    return edge.read(_HERE.parent / "levers.yml", _Levers).levers + of.levers
+
+
+def _files() -> dict[str, Path]:
+    return {path.stem: path for path in (*_HERE.glob("*.yml"), *_HERE.glob("*/*.yml"))}
+
+
+def _read(path: Path) -> Scenario:
+    if path.parent == _HERE:
+        return edge.read(path, Scenario)
+    told = edge.read(path, _Fault)
+    return replace(
+        edge.read(_HERE / f"{_LIKE}.yml", Scenario),
+        name=told.name,
+        about=told.fault,
+        section=cast("Section", path.parent.name),
+        fault=told.fault,
+        gate=told.gate,
+        ends=told.ends,
+        nodes=told.nodes,
+    )

@@ -12,6 +12,9 @@ from rehearsal.layout import USER
 from rehearsal.node import Node
 from rehearsal.processes import MARK
 
+OTHER_USER = "operator"
+"""Who is let in instead where the node's hidden state says `other-user`."""
+
 _CHUNK = 65536
 
 
@@ -24,9 +27,10 @@ class Watch:
 
 
 class _Server(asyncssh.SSHServer):
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, user: str, keys: tuple[asyncssh.SSHKey, ...]) -> None:
         self._watch = watch
-        self._known = False
+        self._user = user
+        self._keys = keys
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         del conn
@@ -36,16 +40,18 @@ class _Server(asyncssh.SSHServer):
         del exc
         self._watch.open -= 1
 
-    def begin_auth(self, username: str) -> bool:
-        self._known = username == USER
+    # The listener's own `authorized_client_keys` would let any user name in; so the keys are judged here, with the name.
+    def public_key_auth_supported(self) -> bool:
         return True
 
-    def public_key_auth_supported(self) -> bool:
-        return self._known
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        return username == self._user and key in self._keys
 
 
 async def listen(node: Node, keys: Path, watch: Watch) -> asyncssh.SSHAcceptor:
     """Start one node's server on its own management address and a free port."""
+    user = OTHER_USER if node.ssh_fault == "other-user" else USER
+    known = tuple(asyncssh.read_public_key_list(keys / "authorized_keys"))
 
     async def handle(process: "asyncssh.SSHServerProcess[bytes]") -> None:
         await _handle(node, process, watch)
@@ -53,9 +59,8 @@ async def listen(node: Node, keys: Path, watch: Watch) -> asyncssh.SSHAcceptor:
     return await asyncssh.listen(
         node.self.management,
         0,
-        server_factory=lambda: _Server(watch),
+        server_factory=lambda: _Server(watch, user, known),
         server_host_keys=[str(keys / node.name)],
-        authorized_client_keys=str(keys / "authorized_keys"),
         process_factory=handle,
         encoding=None,
         keepalive_interval=60,

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from rehearsal import model
-from rehearsal.engine import law, memory
+from rehearsal.engine import law, memory, stages
 from rehearsal.engine.asked import Served
 from rehearsal.engine.front import Front
 from rehearsal.engine.journal import Journal
@@ -16,6 +16,12 @@ _WATCH_S = 0.1
 _STATS_S = 10.0  # of the line's seconds (VLLM_LOG_STATS_INTERVAL)
 _MAX_LEN = 1_048_576
 _DRAFTS = 5
+_STALLED_S = 60.0  # of the line's seconds
+_STALLED = (
+    "No available shared memory broadcast block found in 60 seconds. This typically happens when some processes are "
+    "hanging or doing some time-consuming work (e.g. compilation, weight/kv cache quantization)."
+)
+"""What vLLM says of ranks that compile and of ranks that hang alike (eugr/spark-vllm-docker#367, reported)."""
 
 
 async def lead(life: Life) -> None:
@@ -64,15 +70,15 @@ async def _booted(life: Life, links: tuple[Link, ...], number: int) -> Boot:
     """Load together and size the pool by the rank that has least."""
     for link in links:
         link.tell({"boot": number})
-    await life.load()
+    await stages.load(life)
     effects = [
         life.law.levers[index]
         for index in in_common([life.pulled, *(link.hello["pulled"] for link in links)])
     ]
     if any(lever.breaks == "start" for lever in effects):
         raise Failed("RuntimeError: CUDA error: an illegal memory access was encountered")
-    await life.profile()
-    await _all_answer(links)
+    await stages.profile(life)
+    await _all_answer(life, links)
     kv = min(life.plan.kv, *(float(link.hello["kv"]) for link in links)) if links else life.plan.kv
     longest = life.argv.number("max-model-len", _MAX_LEN)
     fault = memory.pool_fault(kv, longest)
@@ -85,8 +91,8 @@ async def _booted(life: Life, links: tuple[Link, ...], number: int) -> Boot:
     )
     for link in links:
         link.tell({"kv": kv})
-    await life.capture(kv)
-    await _all_answer(links)
+    await stages.capture(life, kv)
+    await _all_answer(life, links)
     speed = model.boot_speed(life.law.noise, life.law.seed, number)
     for lever in effects:
         speed = speed.times(lever.effect)
@@ -102,17 +108,25 @@ async def _booted(life: Life, links: tuple[Link, ...], number: int) -> Boot:
         kv_tokens=tokens,
         caches_prefixes=life.argv.is_on("enable-prefix-caching", otherwise=True),
         speculates="speculative-config" in life.argv.settings or "spec-method" in life.argv.settings,
+        freezes=any(hello["freezes"] for hello in (life.hello(), *(link.hello for link in links))),
     )
 
 
-async def _all_answer(links: tuple[Link, ...]) -> None:
-    for link in links:
-        try:
-            await link.hear()
-        except Gone as fault:
-            raise Failed(
-                f"RuntimeError: Worker proc VllmWorker-{link.rank} died unexpectedly, shutting down executor."
-            ) from fault
+async def _all_answer(life: Life, links: tuple[Link, ...]) -> None:
+    """Wait for every rank, without a limit as vLLM does; the first that has ended ends the line."""
+    answers = {asyncio.ensure_future(link.hear()): link for link in links}
+    waiting = set(answers)
+    while waiting:
+        done, waiting = await asyncio.wait(
+            waiting, timeout=_STALLED_S / life.law.pace, return_when=asyncio.FIRST_EXCEPTION
+        )
+        for answer in done:
+            fault = answer.exception()
+            if fault:
+                text = f"Worker proc VllmWorker-{answers[answer].rank} died unexpectedly, shutting down executor."
+                raise Failed(f"RuntimeError: {text}") from fault
+        if waiting:
+            Journal("EngineCore").info("shm_broadcast.py:801", _STALLED)
 
 
 def _served(life: Life) -> Served:
@@ -141,15 +155,15 @@ async def _listen(link: Link, scheduler: Scheduler, core: Journal) -> None:
 
 async def _watch(life: Life, links: tuple[Link, ...], scheduler: Scheduler, api: Journal) -> None:
     """Tell all ranks how busy the line is, and write the engine's own statistics; off the hot path."""
-    shown, logged, told = -1, time.monotonic(), (0, 0, 0)
+    shown, logged, told = (-1, False), time.monotonic(), (0, 0, 0)
     kv = scheduler.boot.kv_tokens / memory.pool_tokens(1.0)
     while True:
-        running = len(scheduler.running)
-        if running != shown:
-            shown = running
-            life.show(life.plan.used(kv), running)
+        now = running, frozen = len(scheduler.running), scheduler.is_frozen
+        if now != shown:
+            shown = now
+            life.show(life.plan.used(kv), running, frozen=frozen)
             for link in links:
-                link.tell({"running": running})
+                link.tell({"running": running, "frozen": frozen})
         passed_s = (time.monotonic() - logged) * scheduler.boot.pace
         if passed_s >= _STATS_S:
             logged, told = time.monotonic(), _statistics(scheduler, api, told, passed_s)

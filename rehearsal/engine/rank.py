@@ -9,8 +9,11 @@ from pathlib import Path
 from rehearsal import containers, node
 from rehearsal.engine import flags, law
 from rehearsal.engine.head import lead
+from rehearsal.engine.killer import KILLED
 from rehearsal.engine.life import Failed, Life
 from rehearsal.engine.worker import follow
+
+_DROP_S = 0.5  # of our seconds
 
 
 def answer(root: Path, _name: str, arguments: list[str]) -> int:
@@ -22,9 +25,19 @@ def answer(root: Path, _name: str, arguments: list[str]) -> int:
     try:
         code = loop.run_until_complete(_run(node.read(root), container))
     finally:
+        _drop_rest(loop)
         loop.close()
         node.write_json(container.root / "exit.json", (code, containers.stamp()))
     return code
+
+
+def _drop_rest(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what still waits: Python would complain of it in the log, after the words that say why the rank ended."""
+    loop.set_exception_handler(lambda _loop, _context: None)
+    if rest := asyncio.all_tasks(loop):
+        for task in rest:
+            task.cancel()
+        loop.run_until_complete(asyncio.wait(rest, timeout=_DROP_S))
 
 
 async def _run(own: node.Node, container: containers.Container) -> int:
@@ -44,7 +57,7 @@ async def _run(own: node.Node, container: containers.Container) -> int:
     if living.done():
         return _closing(life, living)
     life.journal.info("launcher.py:110", "Shutting down on SIGTERM")
-    return 0
+    return KILLED if life.is_killed else 0
 
 
 async def _live(life: Life) -> None:
@@ -61,8 +74,9 @@ def _closing(life: Life, living: "asyncio.Future[None]") -> int:
         return 0
     if not isinstance(fault, (Failed, OSError)):
         raise fault
-    life.journal.error(
-        "core.py:935", "EngineCore failed to start." if life.rank == 0 else "WorkerProc failed to start."
+    place, what = (
+        ("core.py:935", "EngineCore") if life.rank == 0 else ("multiproc_executor.py:912", "WorkerProc")
     )
-    life.journal.error("core.py:935", str(fault))
+    life.journal.error(place, f"{what} failed to start.")
+    life.journal.error(place, str(fault))
     return 1

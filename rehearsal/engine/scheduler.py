@@ -15,6 +15,9 @@ from rehearsal import model
 from rehearsal.engine.tokens import BLOCK, blocks
 from rehearsal.model import Noise, Speed
 
+_BEFORE_FREEZING = 3  # requests: as many as the questions that a boot asks before it calls a line ready
+_STILL_S = 0.05
+
 Deliver = Callable[[str, int, str], bool]
 """Takes text, how many tokens it is and the finish reason ("" while it goes on); False when nobody listens."""
 
@@ -36,6 +39,8 @@ class Boot:
     kv_tokens: int
     caches_prefixes: bool
     speculates: bool
+    freezes: bool = False
+    """Whether a rank stops in a collective once the line has answered a few requests."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,6 +95,7 @@ class Scheduler:
         self.waiting: deque[Work] = deque()
         self.running: list[Work] = []
         self.is_dead = False
+        self.is_frozen = False
         self._step: list[Work] = []
         self._prefilled: list[tuple[Work, int]] = []
         self._seen: set[int] = set()
@@ -105,12 +111,14 @@ class Scheduler:
     def add(self, work: Work) -> None:
         """Take in a request; its draws are fixed by its place in this boot."""
         self._count += 1
+        self.is_frozen = self.boot.freezes and self._count > _BEFORE_FREEZING
         chance = model.draw(self.boot.seed, self.boot.number, f"request {self._count}")
         work.rate = math.exp(chance.gauss(0, self.boot.noise.within.prefill))
         work.mean *= math.exp(chance.gauss(0, self.boot.noise.within.decode))
         work.chance = chance
         work.ahead = next(work.answer, None)
-        self._look_up(work)
+        if not self.is_frozen:  # what is never computed is never counted
+            self._look_up(work)
         self.waiting.append(work)
         self._called.set()
 
@@ -136,6 +144,8 @@ class Scheduler:
                 self._called.clear()
                 await self._called.wait()
                 deadline = 0.0
+            if self.is_frozen:
+                await self._stand_still()
             # The time to read a request belongs to its first step, so reading costs the line nothing.
             came = 0.0 if self.running else min(work.arrived for work in self.waiting)
             started = max(deadline, came)
@@ -145,10 +155,19 @@ class Scheduler:
                 self._drop_all()
             self._finish_step()
 
-    def _plan(self) -> float:
-        """Admit what fits, give the step its prefill chunks, and return how long the step takes."""
+    async def _stand_still(self) -> None:
+        """Take requests in and get nowhere with them; only the end of a rank gets the line out of this."""
+        while not self.is_dead:
+            self._admit()
+            await asyncio.sleep(_STILL_S)
+
+    def _admit(self) -> None:
         while self.waiting and len(self.running) < self.boot.most_running:
             self.running.append(self.waiting.popleft())
+
+    def _plan(self) -> float:
+        """Admit what fits, give the step its prefill chunks, and return how long the step takes."""
+        self._admit()
         decoding = [work for work in self.running if work.done >= work.to_compute]
         seconds = 0.0
         if decoding:

@@ -1,5 +1,6 @@
 """A headless rank: joins the head, loads with it, and ends when it ends."""
 
+from rehearsal.engine import stages
 from rehearsal.engine.life import Failed, Life
 from rehearsal.engine.meeting import Gone, Missing, join
 
@@ -24,13 +25,14 @@ async def follow(life: Life) -> None:
             "torch.distributed.DistNetworkError: failed to recv, got 0 bytes. Connection was likely closed."
         ) from fault
     try:
-        await life.load()
-        await life.profile()
+        await stages.load(life)
+        await stages.profile(life)
         head.tell({"loaded": True})
         kv = float((await head.hear())["kv"])
-        await life.capture(kv)
+        await stages.capture(life, kv)
         head.tell({"ready": True})
         while True:
-            life.show(life.plan.used(kv), int((await head.hear())["running"]))
+            told = await head.hear()
+            life.show(life.plan.used(kv), int(told["running"]), frozen=bool(told["frozen"]))
     except Gone:
         life.journal.warning("multiproc_executor.py:820", "Parent process exited, terminating worker")

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rehearsal.containers import Container, every, find
-from rehearsal.faces import docker_end, docker_view
+from rehearsal.containers import Container, find
+from rehearsal.faces import docker_end, docker_image, docker_old, docker_view, standing
+from rehearsal.faces.standing import Shown
 from rehearsal.node import Node, read
 
 _POLL_S = 0.05
@@ -17,7 +18,7 @@ def answer(root: Path, _name: str, arguments: list[str]) -> int:
     """Answer docker."""
     node = read(root)
     if arguments in (["--version"], ["-v"]):
-        sys.stdout.write(f"Docker version {docker_view.VERSION}, build e6534b4\n")
+        sys.stdout.write(f"Docker version {node.traits.docker_version}, build e6534b4\n")
         return 0
     rest = arguments[1:] if arguments[:1] == ["container"] else arguments
     if not rest or rest[0] not in _VERBS:
@@ -48,7 +49,7 @@ def _ps(node: Node, arguments: list[str]) -> int:
     options, _ = docker_view.split("ps", arguments, valued, bare)
     whole = "whole" in options
     everything = "all" in options or "ids" in options
-    shown = [one for one in every(node.root) if everything or one.is_running()]
+    shown = [one for one in standing.every(node) if everything or one.is_running]
     for text in options.get("filter", []):
         key, _, value = text.partition("=")
         if key not in {"label", "name", "status", "id"}:
@@ -56,12 +57,13 @@ def _ps(node: Node, arguments: list[str]) -> int:
             return 1
         shown = [one for one in shown if _passes(one, key, value)]
     if "quiet" in options or "ids" in options:
-        sys.stdout.write("".join(f"{docker_view.shown_id(one, whole=whole)}\n" for one in shown))
+        sys.stdout.write("".join(f"{docker_view.shown_id(one.told, whole=whole)}\n" for one in shown))
         return 0
     return docker_view.table(shown, (options.get("format") or [""])[-1], whole=whole)
 
 
-def _passes(one: Container, key: str, value: str) -> bool:
+def _passes(shown: Shown, key: str, value: str) -> bool:
+    one = shown.told
     if key == "label":
         name, equals, wanted = value.partition("=")
         return name in one.labels and (not equals or one.labels[name] == wanted)
@@ -69,7 +71,7 @@ def _passes(one: Container, key: str, value: str) -> bool:
         return value.removeprefix("/") in one.name
     if key == "id":
         return one.id.startswith(value)
-    return value == ("running" if one.is_running() else "exited")
+    return value == ("running" if shown.is_running else "exited")
 
 
 def _inspect(node: Node, arguments: list[str]) -> int:
@@ -82,11 +84,13 @@ def _inspect(node: Node, arguments: list[str]) -> int:
     found: list[object] = []
     missing = []
     for name in names:
-        container = find(node.root, name) if kind in {"", "container"} else None
+        container = standing.find(node, name) if kind in {"", "container"} else None
         if container:
-            found.append(docker_view.container(node, container))
-        elif kind in {"", "image"} and docker_view.holds(node, name):
-            found.append(docker_view.image(name))
+            found.append(
+                docker_view.container(node, container, docker_image.image(node, container.told.image))
+            )
+        elif kind in {"", "image"} and docker_image.holds(node, name):
+            found.append(docker_image.image(node, name))
         else:
             missing.append(name)
     return docker_view.show(
@@ -103,8 +107,8 @@ def _image(node: Node, arguments: list[str]) -> int:
     )
     if not names:
         return docker_view.too_few("image inspect")
-    found: list[object] = [docker_view.image(name) for name in names if docker_view.holds(node, name)]
-    missing = [f"Error: No such image: {name}" for name in names if not docker_view.holds(node, name)]
+    found: list[object] = [docker_image.image(node, name) for name in names if docker_image.holds(node, name)]
+    missing = [f"Error: No such image: {name}" for name in names if not docker_image.holds(node, name)]
     return docker_view.show(found, missing, options.get("format"))
 
 
@@ -115,7 +119,9 @@ def _logs(node: Node, arguments: list[str]) -> int:
         return docker_view.too_few("logs")
     container = find(node.root, names[0])
     if container is None:
-        return docker_view.absent(names[0])
+        return (
+            0 if standing.find(node, names[0]) else docker_view.absent(names[0])
+        )  # an old one's log is empty
     text = container.log.read_bytes() if container.log.exists() else b""
     tail = (options.get("tail") or ["all"])[-1]
     lines = text.splitlines(keepends=True)
@@ -143,9 +149,11 @@ _VERBS: dict[str, Callable[[Node, list[str]], int]] = {
     "ps": _ps,
     "inspect": _inspect,
     "image": _image,
+    "info": docker_image.info,
     "logs": _logs,
-    "stop": docker_end.stop,
-    "kill": docker_end.kill,
-    "rm": docker_end.rm,
+    "stop": docker_old.before(docker_end.stop, "stop"),
+    "kill": docker_old.before(docker_end.kill, "kill"),
+    "wait": docker_old.before(docker_end.wait, "wait"),
+    "rm": docker_old.before(docker_end.rm, "rm"),
     "run": _run,
 }

@@ -1,4 +1,4 @@
-"""docker stop, kill and rm of a practice node: signals to real processes."""
+"""docker stop, kill, wait and rm of a practice node: signals to real processes, and their ends."""
 
 import signal
 import sys
@@ -11,6 +11,7 @@ from rehearsal.faces.docker_view import absent, split, too_few
 from rehearsal.node import Node
 
 _POLL_S = 0.01
+_WAIT_S = 0.05
 _KILL_S = 5.0
 
 
@@ -38,6 +39,25 @@ def kill(node: Node, arguments: list[str]) -> int:
         return ""
 
     return _each(node, names, "kill", hit)
+
+
+def wait(node: Node, arguments: list[str]) -> int:
+    """Answer docker wait: each container's exit code once it has ended."""
+    _, names = split("wait", arguments, {}, {})
+    if not names:
+        return too_few("wait")
+    status = 0
+    for name in names:
+        container = find(node.root, name)
+        if container is None:
+            status = absent(name)
+            continue
+        process = container.process()  # this one: a later container may take over the name
+        while process and processes.is_alive(process):
+            time.sleep(_WAIT_S)
+        sys.stdout.write(f"{container.ending()[0]}\n")
+        sys.stdout.flush()
+    return status
 
 
 def rm(node: Node, arguments: list[str]) -> int:

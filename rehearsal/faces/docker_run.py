@@ -1,22 +1,19 @@
-"""docker run of a practice node: a rank as a real process, or the GEMV probe answered from the hidden state."""
+"""docker run of a practice node: a rank as a real process, or a probe answered from the hidden state."""
 
-import json
 import os
-import random
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import NamedTuple
 
 from rehearsal import containers, processes
 from rehearsal.containers import Container
-from rehearsal.faces.docker_view import holds, usage
-from rehearsal.node import Node, write_json
+from rehearsal.faces import docker_probe, standing, tree
+from rehearsal.faces.docker_asked import Asked
+from rehearsal.faces.docker_image import holds
+from rehearsal.faces.docker_view import usage
+from rehearsal.node import Node, change, write_json
 
-_PROBE_BLOCKS = 8
-_PROBE_BLOCK_S = 1.25  # of the line's seconds
-_PROBE_NOISE = 0.008
+_FAILED_EXEC = 255
 
 
 def _words(text: str) -> frozenset[str]:
@@ -46,22 +43,6 @@ _SHORT = {
 }
 
 
-class Asked(NamedTuple):
-    """What one docker run asks for."""
-
-    options: dict[str, list[str]]
-    image: str
-    argv: tuple[str, ...]
-
-    def last(self, option: str, otherwise: str = "") -> str:
-        """Return an option's last value, which is the one that counts."""
-        return self.options.get(option, [otherwise])[-1]
-
-    def pairs(self, option: str) -> dict[str, str]:
-        """Return KEY=VALUE options; a later one wins."""
-        return {text.partition("=")[0]: text.partition("=")[2] for text in self.options.get(option, [])}
-
-
 def run(node: Node, arguments: list[str]) -> int:
     """Answer docker run; 125 for docker's own refusals, as the real one."""
     asked = _read(arguments)
@@ -69,14 +50,24 @@ def run(node: Node, arguments: list[str]) -> int:
         sys.stderr.write(f"docker: 'docker run' requires at least 1 argument\n\n{usage('run')}\n")
         return 125
     if not holds(node, asked.image):
-        sys.stderr.write(f"Unable to find image '{asked.image}' locally\n")
-        return _refuse(
-            f"pull access denied for {asked.image.partition(':')[0]}, repository does not exist or may require "
-            "'docker login': denied: requested access to the resource is denied"
-        )
+        return _missing(asked)
+    absent = [bind for bind in asked.binds if tree.look(node, bind.source) is None]
+    if refused := [bind.source for bind in absent if bind.must_exist]:
+        return _refuse(f'invalid mount config for type "bind": bind source path does not exist: {refused[0]}')
+    made = tuple(bind.source for bind in absent)
+    if made:  # of what -v does not find docker makes an empty folder
+        change(node.root, lambda now: now._replace(folders=(*now.folders, *made)))
+    return _answer(node, asked)
+
+
+def _answer(node: Node, asked: Asked) -> int:
+    """Let a probe, a rank or nothing come of a run that docker accepts."""
     entry = asked.last("--entrypoint")
-    if asked.pairs("--label").get("sparkctl.probe") == "gemv" and entry == "python3":
-        return _gemv(node)
+    if node.traits.image_architecture != "arm64":
+        return _wrong_machine(entry or "vllm")
+    probe = docker_probe.find(asked.pairs("--label").get("sparkctl.probe", ""))
+    if probe and entry == "python3":
+        return probe(node, asked)
     if entry not in {"", "vllm"} or (not entry and asked.argv[:1] == ("vllm",)):
         missing = entry or asked.argv[0]
         fault = f'exec: "{missing}": executable file not found in $PATH'
@@ -117,15 +108,23 @@ def _refuse(fault: str) -> int:
     return 125
 
 
-def _gemv(node: Node) -> int:
-    """Answer the GEMV probe: blocks around the node's hidden figure, in the probe's own words."""
-    chance = random.Random()  # noqa: S311 - a meter's jitter, not a secret
-    figures = [round(node.gemv_gb_s * chance.gauss(1, _PROBE_NOISE), 2) for _ in range(_PROBE_BLOCKS)]
-    time.sleep(_PROBE_BLOCKS * _PROBE_BLOCK_S / node.pace)
-    sys.stdout.write(
-        json.dumps({"probe": "gemv", "gb_s": figures, "seconds": [_PROBE_BLOCK_S] * _PROBE_BLOCKS}) + "\n"
+def _missing(asked: Asked) -> int:
+    if asked.last("--pull") == "never":
+        return _refuse(f"No such image: {asked.image}")
+    sys.stderr.write(f"Unable to find image '{asked.image}' locally\n")
+    return _refuse(
+        f"pull access denied for {asked.image.partition(':')[0]}, repository does not exist or may require "
+        "'docker login': denied: requested access to the resource is denied"
     )
-    return 0
+
+
+def _wrong_machine(entry: str) -> int:
+    """Say what docker says of an image for another machine (mmartial/ComfyUI-Nvidia-Docker#96, reported)."""
+    sys.stderr.write(
+        "WARNING: The requested image's platform (linux/amd64) does not match the detected host platform "
+        f"(linux/arm64/v8) and no specific platform was requested\nexec /usr/bin/{entry}: exec format error\n"
+    )
+    return _FAILED_EXEC
 
 
 def _start(node: Node, asked: Asked) -> int:
@@ -144,11 +143,10 @@ def _start(node: Node, asked: Asked) -> int:
         entrypoint=tuple(asked.options.get("--entrypoint", [])[-1:]),
         remove="--rm" in asked.options,
     )
-    containers.every(node.root)  # what was started with --rm and has ended frees its name
-    if not containers.create(container):
-        other = containers.find(node.root, name)
+    other = standing.find(node, name)  # what was started with --rm and has ended frees its name
+    if other or not containers.create(container):
         return _refuse(
-            f'Conflict. The container name "/{name}" is already in use by container "{other.id if other else "?"}". '
+            f'Conflict. The container name "/{name}" is already in use by container "{other.told.id if other else "?"}". '
             "You have to remove (or rename) that container to be able to reuse that name."
         )
     rank = _spawn(node, container)
@@ -187,6 +185,11 @@ def _host_config(asked: Asked) -> dict[str, object]:
         "MemorySwap": _size(asked.last("--memory-swap", "0")),
         "OomScoreAdj": int(asked.last("--oom-score-adj", "0")),
         "Binds": asked.options.get("--volume", []),
+        "DeviceRequests": [standing.GPUS] if "--gpus" in asked.options else None,
+        "Devices": [
+            {"PathOnHost": name, "PathInContainer": name} for name in asked.options.get("--device", [])
+        ],
+        "Runtime": asked.last("--runtime", "runc"),
         "CapAdd": asked.options.get("--cap-add", []),
         "Ulimits": [_ulimit(text) for text in asked.options.get("--ulimit", [])],
         "Privileged": "--privileged" in asked.options,

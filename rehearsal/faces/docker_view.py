@@ -1,18 +1,15 @@
-"""What docker prints: the JSON of a container and of an image, the table of ps, and the few templates in use."""
+"""What docker prints: the JSON of a container, the table of ps, and the few templates in use."""
 
-import fnmatch
 import json
 import re
 import sys
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any
 
 from rehearsal.containers import Container
+from rehearsal.faces.standing import Shown
 from rehearsal.node import Node
 
-VERSION = "28.2.2"
-_NEVER = "0001-01-01T00:00:00Z"
 _FIELD = re.compile(r"\{\{\s*(json\s+)?\.([\w.]*)\s*\}\}")
 
 
@@ -56,56 +53,29 @@ def too_few(verb: str) -> int:
     return 1
 
 
-def digest(*parts: str) -> str:
-    """Return a made-up content digest that is the same for the same parts."""
-    return "sha256:" + sha256("\0".join(parts).encode()).hexdigest()
-
-
-def holds(node: Node, reference: str) -> bool:
-    """Whether the node holds that image."""
-    return any(fnmatch.fnmatchcase(reference, pattern) for pattern in node.images)
-
-
-def image(reference: str) -> dict[str, Any]:
-    """Return `docker image inspect` of one image: the same on every node that holds it."""
-    return {
-        "Id": digest("image", reference),
-        "RepoTags": [reference],
-        "RepoDigests": [f"{reference.rpartition(':')[0] or reference}@{digest('manifest', reference)}"],
-        "Created": "2026-09-18T20:11:04.120Z",
-        "Architecture": "arm64",
-        "Os": "linux",
-        "Size": 31_207_845_120,
-        "RootFS": {
-            "Type": "layers",
-            "Layers": [digest("layer", reference, str(index)) for index in range(4)],
-        },
-        "Config": {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin"], "Entrypoint": ["vllm"], "Labels": {}},
-    }
-
-
-def container(node: Node, one: Container) -> dict[str, Any]:
-    """Return `docker inspect` of one container."""
-    state = _state(one)
+def container(node: Node, shown: Shown, image: dict[str, Any]) -> dict[str, Any]:
+    """Return `docker inspect` of one container; its environment is the image's, then what it was given."""
+    one = shown.told
+    env = dict(text.split("=", 1) for text in (*image["Config"]["Env"], *one.env))
     entry = one.entrypoint or ("vllm",)
     return {
         "Id": one.id,
         "Created": one.created,
         "Path": entry[0],
         "Args": [*entry[1:], *one.argv],
-        "State": state,
-        "Image": digest("image", one.image),
+        "State": _state(shown),
+        "Image": image["Id"],
         "LogPath": f"/var/lib/docker/containers/{one.id}/{one.id}-json.log",
         "Name": f"/{one.name}",
-        "RestartCount": 0,
-        "Driver": "overlay2",
+        "RestartCount": shown.restarts,
+        "Driver": image["GraphDriver"]["Name"],
         "Platform": "linux",
         "HostConfig": one.host,
-        "Mounts": [],
+        "Mounts": [_mount(text) for text in one.host["Binds"]],
         "Config": {
             "Hostname": node.name,
             "User": "",
-            "Env": list(one.env),
+            "Env": [f"{name}={value}" for name, value in env.items()],
             "Cmd": list(one.argv),
             "Image": one.image,
             "WorkingDir": "/",
@@ -116,23 +86,38 @@ def container(node: Node, one: Container) -> dict[str, Any]:
     }
 
 
-def _state(one: Container) -> dict[str, Any]:
-    running = one.is_running()
-    process = one.process()
-    code, finished = (0, _NEVER) if running else one.ending()
+def _mount(bind: str) -> dict[str, Any]:
+    source, target, *mode = bind.split(":")
+    read_only = mode == ["ro"]
     return {
-        "Status": "running" if running else "exited",
-        "Running": running,
+        "Type": "bind",
+        "Source": source,
+        "Destination": target,
+        "Mode": "ro" if read_only else "",
+        "RW": not read_only,
+        "Propagation": "rprivate",
+    }
+
+
+def _state(shown: Shown) -> dict[str, Any]:
+    code, finished = shown.ending
+    return {
+        "Status": _status(shown),
+        "Running": shown.is_running,
         "Paused": False,
         "Restarting": False,
         "OOMKilled": False,
         "Dead": False,
-        "Pid": process.pid if running and process else 0,
+        "Pid": shown.pid,
         "ExitCode": code,
         "Error": "",
-        "StartedAt": one.created,
+        "StartedAt": shown.told.created,
         "FinishedAt": finished,
     }
+
+
+def _status(shown: Shown) -> str:
+    return "running" if shown.is_running else "exited"
 
 
 def show(found: list[Any], faults: list[str], form: list[str] | None) -> int:
@@ -177,7 +162,7 @@ def shown_id(one: Container, *, whole: bool) -> str:
     return one.id if whole else one.id[:12]
 
 
-def table(shown: list[Container], form: str, *, whole: bool) -> int:
+def table(shown: list[Shown], form: str, *, whole: bool) -> int:
     """Print ps: by template, or as the plain table."""
     rows = [_row(one, whole=whole) for one in shown]
     if form and not form.startswith("table"):
@@ -213,9 +198,10 @@ def _ago(stamp: str) -> str:
     return "Less than a second"
 
 
-def _row(one: Container, *, whole: bool) -> dict[str, str]:
-    running = one.is_running()
+def _row(shown: Shown, *, whole: bool) -> dict[str, str]:
+    one = shown.told
     command = " ".join([*(one.entrypoint or ("vllm",)), *one.argv])
+    code, finished = shown.ending
     return {
         "Command": f'"{command}"' if whole else f'"{command[:19]}…"',
         "CreatedAt": one.created[:19].replace("T", " ") + " +0000 UTC",
@@ -223,14 +209,12 @@ def _row(one: Container, *, whole: bool) -> dict[str, str]:
         "Image": one.image,
         "Labels": ",".join(f"{key}={value}" for key, value in one.labels.items()),
         "LocalVolumes": "0",
-        "Mounts": "",
+        "Mounts": ",".join(text.partition(":")[0] for text in one.host["Binds"]),
         "Names": one.name,
         "Networks": str(one.host["NetworkMode"]),
         "Ports": "",
         "RunningFor": f"{_ago(one.created)} ago",
         "Size": "0B",
-        "State": "running" if running else "exited",
-        "Status": f"Up {_ago(one.created)}"
-        if running
-        else f"Exited ({one.ending()[0]}) {_ago(one.ending()[1])} ago",
+        "State": _status(shown),
+        "Status": f"Up {_ago(one.created)}" if shown.is_running else f"Exited ({code}) {_ago(finished)} ago",
     }

@@ -1,45 +1,70 @@
-"""cat, uname, hostname and sudo of a practice node; and its /proc/meminfo."""
+"""uname and hostname of a practice node; and the figures of its memory."""
 
-import os
-import re
 import sys
-import time
 from pathlib import Path
 
-from rehearsal.containers import load
-from rehearsal.node import Node, keep_page_cache, page_cache_kib, read
+from rehearsal.faces import residents
+from rehearsal.faces.settings import MIN_FREE, PAGE_KIB, setting
+from rehearsal.node import Node, changes, page_cache_kib, read
 
 # A fresh GB10 as public captures show it, in KiB.
-_TOTAL = 127_600_412
+TOTAL_KIB = 127_600_412
 _FREE = 121_944_516
 _AVAILABLE = 122_303_908
 _CACHED = 727_304
 _ANON = 214_884
+_SWAP = 16_777_212
+_CMA_TOTAL = 131_072
 _KEPT_FREE = 2_600_000  # below this the kernel gives page cache back
+_USUAL_MIN_FREE = 45_056  # the kernel's own value on a GB10 (reported), which the captures were taken with
+_RESERVED = 1.5  # MemAvailable leaves the high watermark out, and it lies half as far again above min_free (mm/page_alloc.c)
+
+_ORDERS = 11
+_HUGE = 9  # the first order whose blocks are 2 MiB or more
+_DMA_PAGES = 442_000  # what a fresh node has free below 4 GiB; ours, chosen
+_SPLINTERS = (
+    0.004,
+    0.003,
+    0.003,
+    0.002,
+    0.002,
+    0.002,
+    0.002,
+    0.002,
+    0.002,
+    0.002,
+)  # share by order; ours, chosen
 
 
 def answer(root: Path, name: str, arguments: list[str]) -> int:
     """Answer one of the commands."""
-    return {"cat": _cat, "uname": _uname, "hostname": _hostname, "sudo": _sudo}[name](root, arguments)
+    node = read(root)
+    return _uname(node, arguments) if name == "uname" else _hostname(node, arguments)
 
 
 def memory_kib(root: Path) -> dict[str, int]:
     """Return the figures of /proc/meminfo that move: what ranks hold is gone, page cache shrinks before they starve."""
-    used = load(root)
-    held = (used.gpu_mib + used.host_mib) * 1024
-    cache = max(0, min(page_cache_kib(root), _FREE - held - _KEPT_FREE))
+    return _memory(read(root))
+
+
+def _memory(node: Node) -> dict[str, int]:
+    used = residents.held(node)
+    held = (used.gpu + used.host) * 1024
+    cache = max(0, min(page_cache_kib(node.root), _FREE - held - _KEPT_FREE))
+    reserved = round((int(setting(node, MIN_FREE)) - _USUAL_MIN_FREE) * _RESERVED)
     return {
         "MemFree": max(_FREE - held - cache, 500_000),
-        "MemAvailable": max(_AVAILABLE - held - cache // 50, 100_000),
+        "MemAvailable": max(_AVAILABLE - held - cache // 50 - reserved, 100_000),
         "Cached": _CACHED + cache,
-        "AnonPages": _ANON + used.host_mib * 1024,
+        "AnonPages": _ANON + used.host * 1024,
     }
 
 
-def _meminfo(root: Path) -> str:
-    moving = memory_kib(root)
+def meminfo(node: Node) -> str:
+    """Return /proc/meminfo."""
+    moving = _memory(node)
     lines = {
-        "MemTotal": _TOTAL,
+        "MemTotal": TOTAL_KIB,
         "MemFree": moving["MemFree"],
         "MemAvailable": moving["MemAvailable"],
         "Buffers": 38_112,
@@ -47,44 +72,65 @@ def _meminfo(root: Path) -> str:
         "SwapCached": 0,
         "Active": 412_220,
         "Inactive": moving["Cached"] - 36_856,
-        "SwapTotal": 16_777_212,
-        "SwapFree": 16_777_212,
+        "SwapTotal": _SWAP,
+        "SwapFree": _SWAP - round(node.traits.swap_used_gib * 1024**2),
         "Dirty": 312,
         "AnonPages": moving["AnonPages"],
         "Mapped": 180_332,
         "Shmem": 11_020,
-        "CmaTotal": 131_072,
-        "CmaFree": 120_784,
+        "HugePages_Total": 0,
+        "HugePages_Free": 0,
+        "Hugepagesize": 2_048,
+        "CmaTotal": _CMA_TOTAL,
+        "CmaFree": node.traits.cma_free_kib,
     }
-    return "".join(f"{key + ':':<15}{value:>9} kB\n" for key, value in lines.items())
+    return "".join(_line(key, value) for key, value in lines.items())
 
 
-def _cat(root: Path, arguments: list[str]) -> int:
-    if "/proc/meminfo" not in arguments:
-        os.execv("/bin/cat", ["cat", *arguments])  # noqa: S606 - the real tool for the node's real files
-    status = 0
-    for path in arguments:
-        try:
-            text = _meminfo(root) if path == "/proc/meminfo" else Path(path).read_text(encoding="utf-8")
-        except OSError as fault:
-            sys.stderr.write(f"cat: {path}: {fault.strerror}\n")
-            status = 1
-        else:
-            sys.stdout.write(text)
-    return status
+def _line(key: str, value: int) -> str:
+    return f"{key + ':':<16}{value:>8}" + ("\n" if key.startswith("HugePages_") else " kB\n")
 
 
-def _uname(root: Path, arguments: list[str]) -> int:
-    node = read(root)
+def buddyinfo(node: Node) -> str:
+    """Return /proc/buddyinfo: free blocks by zone and order, together what MemFree says."""
+    pages = _memory(node)["MemFree"] // PAGE_KIB
+    splintered = node.traits.fragmented and not changes(node.root).compacted
+    low = min(_DMA_PAGES, pages // 8)
+    zones = {"DMA": low, "Normal": pages - low}
+    return "".join(
+        f"Node 0, zone {zone:>8} " + "".join(f"{count:>6} " for count in _blocks(size, splintered)) + "\n"
+        for zone, size in zones.items()
+    )
+
+
+def _blocks(pages: int, splintered: bool) -> list[int]:  # noqa: FBT001 - a table's column, not a switch of behaviour
+    """Return how many free blocks of each order make up so many pages."""
+    last = _HUGE if splintered else _ORDERS
+    shares = [1 / _HUGE] * (_HUGE - 1) if splintered else _SPLINTERS
+    counts = [int(pages * share) >> order for order, share in enumerate(shares)]
+    rest = pages - sum(count << order for order, count in enumerate(counts))
+    counts.append(rest >> (last - 1))
+    counts[0] += rest - (counts[-1] << (last - 1))
+    return counts + [0] * (_ORDERS - last)
+
+
+def cmdline(node: Node) -> str:
+    """Return /proc/cmdline."""
+    return (
+        f"BOOT_IMAGE=/boot/vmlinuz-{node.traits.kernel} root=/dev/nvme0n1p2 {node.traits.kernel_arguments}\n"
+    )
+
+
+def _uname(node: Node, arguments: list[str]) -> int:
     parts = {
         "s": "Linux",
         "n": node.name,
-        "r": node.kernel,
+        "r": node.traits.kernel,
         "v": "#32-Ubuntu SMP PREEMPT_DYNAMIC",
         "m": "aarch64",
         "o": "GNU/Linux",
     }
-    letters = _letters(arguments) or "s"
+    letters = "".join(argument.lstrip("-") for argument in arguments) or "s"
     wrong = [letter for letter in letters if letter not in {*parts, "a"}]
     if wrong:
         sys.stderr.write(f"uname: invalid option -- '{wrong[0]}'\nTry 'uname --help' for more information.\n")
@@ -94,49 +140,12 @@ def _uname(root: Path, arguments: list[str]) -> int:
     return 0
 
 
-def _letters(arguments: list[str]) -> str:
-    return "".join(argument.lstrip("-") for argument in arguments)
-
-
-def _hostname(root: Path, arguments: list[str]) -> int:
-    node = read(root)
-    shown = {"": node.name, "-s": node.name, "-f": node.name, "-I": " ".join(_addresses(node))}
+def _hostname(node: Node, arguments: list[str]) -> int:
+    addresses = [node.self.management, *(rail.address for rail in node.self.rails)]
+    shown = {"": node.name, "-s": node.name, "-f": node.name, "-I": " ".join(addresses)}
     asked = " ".join(arguments)
     if asked not in shown:
         sys.stderr.write("hostname: you must be root to change the host name\n")
         return 1
     sys.stdout.write(shown[asked] + "\n")
     return 0
-
-
-def _addresses(node: Node) -> list[str]:
-    return [node.self.management, *(rail.address for rail in node.self.rails)]
-
-
-def _sudo(root: Path, arguments: list[str]) -> int:
-    """Run a face, or empty the simulated page cache; anything else is refused as sudo refuses without a password.
-
-    Note: passing other commands through would run them as whoever raised the cluster, root perhaps.
-    """
-    command = [one for one in arguments if one not in {"-n", "--non-interactive", "-E", "-H", "--"}]
-    dropped = (
-        re.search(r"echo\s+([123])\s*>\s*/proc/sys/vm/drop_caches", command[2])
-        if _is_shell(command)
-        else None
-    )
-    if dropped:
-        if dropped[1] != "2":  # 2 frees slab objects alone
-            keep_page_cache(root, 0)
-        time.sleep(1.0 / read(root).pace)
-        return 0
-    if command and (root / "bin" / command[0]).is_file():
-        tool = str(root / "bin" / command[0])
-        os.execv(tool, [tool, *command[1:]])  # noqa: S606 - one of the node's own commands
-    if command == ["true"]:
-        return 0
-    sys.stderr.write("sudo: a password is required\n" if command else "usage: sudo -h | -K | -k | -V\n")
-    return 1
-
-
-def _is_shell(command: list[str]) -> bool:
-    return len(command) == 3 and command[0] in {"sh", "/bin/sh", "bash"} and command[1] == "-c"

@@ -68,8 +68,8 @@ class Line:
         self.http = httpx.Client(timeout=30)
         self.url = f"http://{self.head}:{self.line['api_port']}"
 
-    def ssh(self, node: str, command: str, *, stdin: str = "") -> Answer:
-        """Run a command over OpenSSH with strict host key checking."""
+    def ssh(self, node: str, command: str, *, stdin: str = "", user: str = "") -> Answer:
+        """Run a command over OpenSSH with strict host key checking, as the inventory's user or another."""
         host = self.hosts[node]
         options = {
             "BatchMode": "yes",
@@ -86,7 +86,7 @@ class Line:
                 *(
                     "-p",
                     str(host["ansible_port"]),
-                    f"{self.vars['ansible_user']}@{host['ansible_host']}",
+                    f"{user or self.vars['ansible_user']}@{host['ansible_host']}",
                     command,
                 ),
             ],
@@ -105,7 +105,7 @@ class Line:
         )
         return (
             f"docker run -d --name sparkctl-a-rank{rank} --label sparkctl.line=A --label sparkctl.rank={rank} --gpus all "
-            f"--network host --ipc host --shm-size 16g {environment} --entrypoint vllm sparkctl/vllm-dsv41:1 "
+            f"--network host --ipc private --shm-size 16g {environment} --entrypoint vllm sparkctl/vllm-dsv41:1 "
             "serve /models/m --served-model-name m --tensor-parallel-size 4 --distributed-executor-backend mp --nnodes 4 "
             f"--master-addr {self.head} --master-port {self.line['master_port']} {where} --gpu-memory-utilization 0.78 "
             "--kv-cache-memory-bytes 12884901888 --max-model-len 300000 --max-num-seqs 8 --max-num-batched-tokens 8192 "

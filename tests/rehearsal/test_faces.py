@@ -2,17 +2,23 @@
 
 import csv
 import json
+import os
 import re
+import signal
 import statistics
+import subprocess
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from rehearsal import node
 from rehearsal.scenario import Traits, named
+from rehearsal.traits import OldContainer
 
-from .conftest import Face, furnished, with_node
+from .conftest import Answer, Face, furnished, with_node
+from .within import within
 
 QUERY = (
     "name,driver_version,pstate,clocks.current.sm,clocks.max.sm,power.draw,temperature.gpu,utilization.gpu,"
@@ -133,16 +139,52 @@ def test_docker_image_inspect_knows_what_the_node_holds(face: Face) -> None:
         (("ping", "-Z", "127.0.78.2"), 2, "ping: invalid option -- 'Z'\n"),
         (("ip", "link"), 1, 'Object "link" is unknown, try "ip help".\n'),
         (("ibv_devinfo", "-d", "mlx5_9"), 255, "IB device 'mlx5_9' wasn't found\n"),
+        (("ip", "link", "set", "dev", "eth9", "mtu", "9000"), 1, 'Cannot find device "eth9"\n'),
+        (("ibdev2netdev", "-z"), 1, ""),
+        (("nmcli", "device"), 2, "Error: argument 'device' not understood."),
+        (
+            ("nmcli", "-f", "FROB", "connection", "show"),
+            2,
+            "Error: invalid field 'FROB'; allowed fields: NAME,",
+        ),
+        (("ps", "aux"), 1, "error: unsupported SysV option\n"),
+        (("ps", "-eo", "frob="), 1, 'error: unknown user-defined format specifier "frob"\n'),
+        (("ss", "-z"), 255, "ss: invalid option -- 'z'\n"),
+        (
+            ("sysctl", "-n", "vm.frob"),
+            1,
+            "sysctl: cannot stat /proc/sys/vm/frob: No such file or directory\n",
+        ),
+        (("sysctl", "-z", "vm.frob"), 1, "sysctl: invalid option -- 'z'\n"),
+        (("sysctl",), 1, "sysctl: no variables specified\n"),
+        (("cat", "/sys/class/net/eth9/mtu"), 1, "cat: /sys/class/net/eth9/mtu: No such file or directory\n"),
+        (("grep", "-Z", ".", "/sys/class/net/enp1s0f0np0/mtu"), 2, "grep: invalid option -- 'Z'\n"),
+        (
+            ("grep", ".", "/sys/class/net/enp1s0f0np0"),
+            2,
+            "grep: /sys/class/net/enp1s0f0np0: Is a directory\n",
+        ),
+        (("grep", "x", "/sys/class/net/enp1s0f0np0/mtu"), 1, ""),
+        (
+            ("stat", "-L", "-c", "%F", "/srv/none"),
+            1,
+            "stat: cannot statx '/srv/none': No such file or directory\n",
+        ),
+        (("stat", "/srv/none"), 1, "stat: missing operand\n"),
+        (("find", "/srv/none"), 1, "find: '/srv/none': No such file or directory\n"),
+        (("find", "/srv", "-frob"), 1, "find: unknown predicate `-frob'\n"),
+        (("sha256sum", "/srv/models"), 1, "sha256sum: /srv/models: Is a directory\n"),
+        (("findmnt", "--frob"), 1, "findmnt: bad usage\n"),
+        (("docker", "rm", "nope"), 1, "Error response from daemon: No such container: nope\n"),
     ],
 )
 def test_a_wrong_call_fails_as_the_real_tool_does(
-    face: Face, arguments: tuple[str, ...], code: int, said: str
+    tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     """Unknown commands and options are never silently fine."""
-    answer = face(*arguments)
+    answer = within(tmp_path)(*arguments)
     assert answer.code == code
     assert said in answer.err
-    assert "Traceback" not in answer.err
 
 
 def test_nvidia_smi_refuses_an_unknown_field(face: Face) -> None:
@@ -160,10 +202,93 @@ def test_a_torn_state_is_a_line_and_not_a_traceback(face: Face, tmp_path: Path) 
     assert said.err.count("\n") == 1
 
 
-def test_other_files_go_through_the_real_cat(face: Face, tmp_path: Path) -> None:
-    """Only /proc/meminfo is the node's own."""
+def test_everything_else_goes_through_the_real_tool(face: Face, tmp_path: Path) -> None:
+    """Only what a practice node has of its own is answered for it; names and files of the machine stay the machine's."""
     (tmp_path / "text").write_text("as it is\n", encoding="utf-8")
-    assert face("cat", str(tmp_path / "text")).out == "as it is\n"
+    path = str(tmp_path / "text")
+    for command, said in (
+        (("cat", path), "as it is\n"),
+        (("grep", "-c", "as", path), "1\n"),
+        (("ls", str(tmp_path / "text")), f"{path}\n"),
+        (("stat", "-c", "%s", path), "9\n"),
+        (("find", path, "-name", "text"), f"{path}\n"),
+        (("sha256sum", path), f"{sha256(b'as it is' + bytes([10])).hexdigest()}  {path}\n"),
+        (("python3", "-c", "import sys; print(sys.argv[1:])", "a b", "*"), "['a b', '*']\n"),
+        (
+            ("cat", path, "/proc/cmdline"),
+            "as it is\nBOOT_IMAGE=/boot/vmlinuz-6.17.0-1032-nvidia root=/dev/nvme0n1p2 ro quiet splash\n",
+        ),
+    ):
+        assert face(*command) == Answer(code=0, out=said, err="")
+    assert face("getconf", "ARG_MAX").out == f"{os.sysconf('SC_ARG_MAX')}\n"
+    assert face("getconf", "PAGESIZE").out == "4096\n"
+
+
+def test_a_home_under_srv_is_not_the_nodes(tmp_path: Path) -> None:
+    """Where the cluster itself lives in /srv, its files are the machine's."""
+    told = furnished(tmp_path / "srv", named("healthy"))
+    assert told("stat", "-L", "-c", "%F", str(tmp_path / "srv")).out == "directory\n"
+    assert told("stat", "-L", "-c", "%F", "/srv/models").out == "directory\n"
+
+
+def test_a_hanging_gpu_does_not_answer_and_can_be_ended(tmp_path: Path) -> None:
+    """nvidia-smi says nothing until somebody ends it."""
+    told = with_node(named("healthy"), "spark-a0", Traits(gpu_hangs=True))
+    furnished(tmp_path, told)
+    hanging = subprocess.Popen(
+        [str(tmp_path / "spark-a0" / "bin" / "nvidia-smi"), "-L"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    with hanging:
+        with pytest.raises(subprocess.TimeoutExpired):
+            hanging.wait(0.3)
+        hanging.terminate()
+        assert hanging.wait(5) == -signal.SIGTERM
+
+
+def test_sudo_knows_its_rules_and_no_other(tmp_path: Path) -> None:
+    """Settling, an interface's MTU and kernel settings are root's; without a password none of it is done."""
+    asked = (
+        ("sh", "-c", f"{DROP}; echo 1 > /proc/sys/vm/compact_memory"),
+        ("ip", "link", "set", "dev", "enp1s0f0np0", "mtu", "4200"),
+        ("sysctl", "-w", "vm.min_free_kbytes=1048576"),
+    )
+    for fault, code in (("", 0), ("password", 1)):
+        told = furnished(
+            tmp_path / f"a {fault}",
+            with_node(named("healthy"), "spark-a0", Traits(sudo_fault=fault, cached_gib=9)),
+        )
+        said = [told("sudo", "-n", *words) for words in asked]
+        assert [one.code for one in said] == [code] * 3
+        assert all(one.err == ("sudo: a password is required\n" if code else "") for one in said)
+        cached = meminfo(told)["Cached"]
+        settings = (
+            told("sysctl", "-n", "vm.min_free_kbytes").out,
+            json.loads(told("ip", "-j", "addr").out)[2]["mtu"],
+        )
+        assert (cached > 9_000_000, settings) == (
+            bool(code),
+            ("45056\n", 9000) if code else ("1048576\n", 4200),
+        )
+    assert told("sudo").err.startswith("usage: sudo")
+
+
+def test_docker_inspects_every_container_of_a_pipe(tmp_path: Path) -> None:
+    """The list of ids and the inspection of several go through a shell of the node as on a real one."""
+    two = tuple(
+        OldContainer(name=name, restart=policy) for name, policy in (("one", "no"), ("two", "always"))
+    )
+    told = furnished(tmp_path, with_node(named("healthy"), "spark-a0", Traits(containers=two)))
+    path = f"{tmp_path / 'spark-a0' / 'bin'}:/usr/bin:/bin"
+    line = "docker ps -aq --no-trunc | xargs -r docker inspect"
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True, env={"PATH": path})
+    found = {one["Name"]: one["HostConfig"]["RestartPolicy"]["Name"] for one in json.loads(ran.stdout)}
+    assert found == {"/one": "no", "/two": "always"}
+    assert told("docker", "rm", "-f", "one", "two").out == "one\ntwo\n"
+    assert (
+        subprocess.run(["sh", "-c", line], capture_output=True, check=True, env={"PATH": path}).stdout == b""
+    )
 
 
 def test_state_files_are_written_whole(tmp_path: Path) -> None:
@@ -178,9 +303,13 @@ def test_state_files_are_written_whole(tmp_path: Path) -> None:
 def test_faces_answer_quickly(face: Face) -> None:
     """A command answers in well under the time that an SSH trip takes; the best of five, so that load does not matter."""
 
-    def took() -> float:
+    def took(*command: str) -> float:
         start = time.perf_counter()
-        assert face("docker", "ps").code == 0
+        assert face(*command).code == 0
         return time.perf_counter() - start
 
-    assert min(took() for _ in range(5)) < 0.15
+    for command in (
+        ("docker", "ps"),
+        ("grep", "-r", "ffff", "/sys/class/infiniband/rocep1s0f0/ports/1/gids"),
+    ):
+        assert min(took(*command) for _ in range(5)) < 0.15

@@ -1,6 +1,7 @@
 """A practice line: four ranks meet over TCP, load, serve by the model, and end."""
 
 import json
+import re
 
 import httpx
 import pytest
@@ -12,6 +13,20 @@ from .conftest import Line, boot_speed, kib, lateness, metric, settles, state, s
 pytestmark = pytest.mark.cluster
 
 
+STAGES = (
+    "Starting to load model",
+    "Loading safetensors checkpoint shards:   0% Completed | 0/8",
+    "Loading safetensors checkpoint shards: 100% Completed | 8/8",
+    "Loading weights took",
+    "for vLLM's torch.compile",
+    "torch.compile took",
+    "Available KV cache memory",
+    "Autotuning process starts",
+    "Autotuning process ends",
+    "Capturing CUDA graphs",
+    "Graph capturing finished",
+    "Application startup complete",
+)
 LONG = "The tide came in and went out again while nobody looked. " * 300
 
 
@@ -27,9 +42,11 @@ def test_a_line_boots_serves_and_stops(line: Line) -> None:
     try:
         log = line.ssh("spark-a1", "docker logs --tail 50 sparkctl-a-rank1").out
         assert "Available KV cache memory: 12.00 GiB" in log
-        assert (
-            "GPU KV cache size: 3,409,992 tokens" in line.ssh("spark-a0", "docker logs sparkctl-a-rank0").out
-        )
+        assert "checkpoint shards" not in log, "the first rank alone draws bars"
+        head = line.ssh("spark-a0", "docker logs sparkctl-a-rank0").out
+        assert "GPU KV cache size: 3,409,992 tokens" in head
+        assert [head.index(stage) for stage in STAGES] == sorted(head.index(stage) for stage in STAGES)
+        assert re.search(r"shards:  12% Completed \| 1/8 \[00:01<00:08,  1\.16s/it\]$", head, re.MULTILINE)
         apps = line.ssh(
             "spark-a1", "nvidia-smi --query-compute-apps=process_name,used_gpu_memory --format=csv,noheader"
         ).out
@@ -62,7 +79,14 @@ def test_a_line_boots_serves_and_stops(line: Line) -> None:
         assert (again.code, "Conflict. The container name" in again.err) == (125, True)
 
         assert line.ssh("spark-a0", "docker stop -t 5 sparkctl-a-rank0").out == "sparkctl-a-rank0\n"
-        assert settles(lambda: "exited" in state(line, "spark-a3", 3)), "a headless rank ends with its head"
+        assert line.ssh("spark-a3", "docker wait sparkctl-a-rank3").out == "0\n", (
+            "a headless rank ends with its head"
+        )
+        ends = [
+            line.ssh(f"spark-a{rank}", f"docker logs --tail 1 sparkctl-a-rank{rank}").out for rank in (0, 3)
+        ]
+        assert "Shutting down on SIGTERM" in ends[0]
+        assert "Parent process exited" in ends[1]
         assert (
             json.loads(line.ssh("spark-a0", "docker inspect sparkctl-a-rank0").out)[0]["State"]["ExitCode"]
             == 0

@@ -3,15 +3,34 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import fabric
 import paramiko
 import pytest
 
-from .conftest import Line
+from rehearsal import cluster
+from rehearsal.scenario import Traits, named
+from rehearsal.sshd import OTHER_USER
+
+from .conftest import Line, raised, with_node
 
 pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def shut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+    """A cluster none of whose nodes lets its controller do its work, each for another reason."""
+    told = named("healthy")
+    told = with_node(told, "spark-a0", Traits(ssh_fault="refused"))
+    told = with_node(told, "spark-a1", Traits(ssh_fault="other-host-key"))
+    told = with_node(told, "spark-a2", Traits(ssh_fault="other-user"))
+    told = with_node(told, "spark-a3", Traits(ssh_fault="no-python"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "named", lambda _name: told)
+        with raised(tmp_path_factory.mktemp("shut"), "healthy") as running:
+            yield running
 
 
 def test_every_node_answers_over_openssh_with_strict_keys(line: Line) -> None:
@@ -39,6 +58,41 @@ def test_a_stranger_is_not_let_in(line: Line, tmp_path: Path) -> None:
             allow_agent=False,
             look_for_keys=False,
         )
+
+
+def test_the_right_key_under_another_name_is_not_let_in(line: Line) -> None:
+    """A user that the node does not know is refused in OpenSSH's words, the one that it knows afterwards is not."""
+    for user in ("root", "operator", "Spark"):
+        said = line.ssh("spark-a0", "hostname", user=user)
+        assert (said.code, said.out) == (255, "")
+        assert said.err.endswith(f"{user}@127.0.77.1: Permission denied (publickey).\n")
+    assert line.ssh("spark-a0", "hostname").out == "spark-a0\n"
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ("spark-a0", "Connection refused"),
+        ("spark-a1", "REMOTE HOST IDENTIFICATION HAS CHANGED"),
+        ("spark-a1", "Host key verification failed."),
+        ("spark-a2", "spark@127.0.77.3: Permission denied (publickey)."),
+    ],
+)
+def test_a_shut_node_says_why(shut: Line, node: str, said: str) -> None:
+    """The cluster is up although a node refuses; ssh ends with 255 and the reason."""
+    answer = shut.ssh(node, "hostname")
+    assert (answer.code, answer.out) == (255, "")
+    assert said in answer.err
+
+
+def test_a_shut_node_is_otherwise_sound(shut: Line) -> None:
+    """The other user is let in, and a node without the inventory's Python answers all the same."""
+    assert shut.ssh("spark-a2", "hostname", user=OTHER_USER).out == "spark-a2\n"
+    asked = shut.ssh(
+        "spark-a3", f"hostname; {shut.hosts['spark-a3']['ansible_python_interpreter']} --version"
+    )
+    assert (asked.code, asked.out) == (127, "spark-a3\n")
+    assert "not found" in asked.err
 
 
 def test_fabric_works_with_strict_known_hosts(line: Line) -> None:
