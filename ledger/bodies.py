@@ -6,7 +6,7 @@ and have its type. Reading is strict: no text for a number, no default for a mis
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never, cast, get_args
+from typing import Literal, assert_never, cast, get_args
 
 from ledger import reported
 from ledger.entry import Body, Json, Kind, Row, RowFault
@@ -26,6 +26,8 @@ from ledger.fields import (
 from tuner.lever import Setting
 from tuner.metrics import Metric
 from tuner.verdict import Outcome
+
+StepState = Literal["began", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,17 @@ class Boot:
     ok: bool
     why: str
     void: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A stage of a boot began or ended; `why` says why it failed. Written before and after, so that a crash shows where."""
+
+    boot: str
+    stage: str
+    state: StepState
+    why: str
+    recipe_digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +143,9 @@ def check(kind: Kind, body: Body) -> None:
             note(body)
         case "retract":
             retracts(body)
-        case "step" | "calibration" | "quality" | "alarm":
+        case "step":
+            step(body)
+        case "calibration" | "quality" | "alarm":
             pass
         case _ as never:
             assert_never(never)
@@ -167,6 +182,17 @@ def boot(body: Body) -> Boot:
         ok=get(body, "ok", flag),
         why=get(body, "why", text),
         void=get(body, "void", flag) if "void" in body else False,
+    )
+
+
+def step(body: Body) -> Step:
+    """Read the body of a step."""
+    return Step(
+        boot=get(body, "boot", text),
+        stage=get(body, "stage", text),
+        state=get(body, "state", _state),
+        why=get(body, "why", text),
+        recipe_digest=get(body, "recipe_digest", text),
     )
 
 
@@ -240,6 +266,12 @@ def _metric(found: Json) -> Metric:
 def _settings(found: Json) -> Mapping[str, Setting]:
     body = mapping(found)
     return {key: get(body, key, setting) for key in body}
+
+
+def _state(found: Json) -> StepState:
+    if found not in get_args(StepState):
+        raise RowFault(f"wanted one of {', '.join(get_args(StepState))}; found {found!r}")
+    return cast("StepState", found)
 
 
 def _outcome(found: Json) -> Outcome:

@@ -6,9 +6,11 @@ is kept as its hash, its length and the server's counts; the text itself may be 
 
 import hashlib
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import cast
 
+from ledger.bodies import StepState
 from ledger.entry import Body, Json
 from tuner import lever, request, verdict
 from tuner.ladder import Trial
@@ -57,6 +59,7 @@ def boot(  # noqa: PLR0913 - all named; each is a key of the row
     seconds: float,
     findings: tuple[Body, ...],
     void: bool = False,
+    lowest: Mapping[str, int] | None = None,
 ) -> Body:
     """Write a boot; `why` is empty when it came up. `seconds` are the line's.
 
@@ -73,6 +76,21 @@ def boot(  # noqa: PLR0913 - all named; each is a key of the row
         "recipe_digest": recipe_digest,
         "seconds": seconds,
         "findings": findings,
+        "lowest_available_bytes": dict(lowest or {}),
+    }
+
+
+def step(  # noqa: PLR0913 - all named; each is a key of the row
+    *, boot: str, stage: str, state: StepState, why: str, recipe_digest: str, simulated: bool
+) -> Body:
+    """Write that a stage of a boot began or ended."""
+    return {
+        "simulated": simulated,
+        "boot": boot,
+        "stage": stage,
+        "state": state,
+        "why": _text(why),
+        "recipe_digest": recipe_digest,
     }
 
 

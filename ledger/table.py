@@ -110,6 +110,9 @@ def _about(row: Row) -> str:  # noqa: PLR0911 - one return a kind reads as the t
         case "plan":
             plan = bodies.plan(row.body)
             return f"climb {plan.climb}: ladder {plan.ladder}, {len(plan.levers)} levers on {plan.recipe}"
+        case "step":
+            step = bodies.step(row.body)
+            return f"{step.boot}: {step.stage} {step.state}{f', {step.why}' if step.why else ''}"
         case "boot":
             boot = bodies.boot(row.body)
             ended = "up" if boot.ok else f"{'void' if boot.void else 'failed'}: {boot.why}"

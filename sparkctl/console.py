@@ -65,6 +65,10 @@ class Console:
         if not self.json:
             self._on(sys.stdout).print(text, markup=False, highlight=False, soft_wrap=True)
 
+    def data(self, text: str) -> None:
+        """Print text as the one document of stdout, with and without `--json`."""
+        print(text)  # noqa: T201  # the one place that prints
+
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """Print a table as data; cells that are a verdict are coloured."""
         if self.json:

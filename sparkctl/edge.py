@@ -170,8 +170,10 @@ def read(path: Path, kind: type[T]) -> T:
 
 
 def read_raw(path: Path) -> object:
-    """Read a YAML or JSON file into plain lists, mappings and scalars."""
+    """Read a YAML or JSON file into plain lists, mappings and scalars; one named *.json is read as JSON, which is quicker."""
     text = read_text(path)
+    if path.suffix == ".json":
+        return _read_json(path, text)
     try:
         return cast("object", yaml.load(text, Loader=_Loader))  # noqa: S506  # a SafeLoader, made stricter
     except (RecursionError, ValueError) as fault:
@@ -183,6 +185,26 @@ def read_raw(path: Path) -> object:
         where = f" (line {mark.line + 1})" if mark else ""
         problem = getattr(fault, "problem", None) or "not readable"
         raise FileFault(f"{path}: not YAML{where}: {problem}", hint="mend the file at that line") from fault
+
+
+def _read_json(path: Path, text: str) -> object:
+    try:
+        return cast("object", json.loads(text, object_pairs_hook=_unique))
+    except json.JSONDecodeError as fault:
+        raise FileFault(
+            f"{path}: not JSON (line {fault.lineno}): {fault.msg}", hint="mend the file at that line"
+        ) from fault
+    except (RecursionError, ValueError) as fault:
+        raise FileFault(f"{path}: not JSON: {fault}", hint="mend the file") from fault
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice} stands twice")
+    return found
 
 
 def read_text(path: Path) -> str:

@@ -21,6 +21,10 @@ GROUP_PREFIX = "line_"
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 
+# What the field tunes on these nodes; everything else is the owner's.
+_SYSCTL = re.compile(r"^(?:vm|net)(?:\.[A-Za-z0-9_-]+)+$")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """All lines of one inventory file."""
@@ -61,8 +65,14 @@ class _GroupVars:
     api_port: int = 8000
     master_port: int = 29501
     floors: Mapping[str, float] = field(default_factory=dict)
+    sysctls: Mapping[str, int | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        foreign = [name for name in self.sysctls if not _SYSCTL.match(name)]
+        if foreign:
+            raise ValueError(
+                f"sysctls: {', '.join(foreign)} is not a setting that sparkctl applies; wanted vm.* or net.*"
+            )
         for name, port in (("api_port", self.api_port), ("master_port", self.master_port)):
             _check_port(name, port)
         if self.api_port == self.master_port:
@@ -164,6 +174,7 @@ def _line(path: Path, raw: Any, shared: _AllVars, group_name: str, group: _Group
         floors=group.vars.floors,
         known_hosts=known_hosts,
         is_practice=shared.practice,
+        sysctls={name: " ".join(str(value).split()) for name, value in group.vars.sysctls.items()},
         source=str(path.resolve()),
     )
 

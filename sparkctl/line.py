@@ -1,8 +1,9 @@
 """A line and its nodes, as values. Pure: decisions may import it; sparkctl/inventory.py reads it from a file."""
 
+import hashlib
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,8 @@ class Line:
     known_hosts: str | None
     source: str
     is_practice: bool = False
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    """Kernel settings that `boot --apply` gives the nodes, as text."""
 
     @property
     def head(self) -> Node:
@@ -62,6 +65,12 @@ class Line:
     def url(self) -> str:
         """Base address of the line's API."""
         return f"http://{self.api_host}:{self.api_port}"
+
+    @property
+    def identity(self) -> str:
+        """16 hex digits that stand for these nodes, whatever file or name they are written under."""
+        nodes = "\n".join(sorted(f"{node.host}:{node.port}" for node in self.nodes))
+        return hashlib.sha256(nodes.encode()).hexdigest()[:16]
 
     @property
     def workers_first(self) -> tuple[Node, ...]:

@@ -79,7 +79,7 @@ TROUBLES = (
         "sudo-password",
         r"sudo: a password is required|Missing sudo password",
         "sudo asks for a password",
-        'add a sudo rule without password for: sh -c "sync; echo 3 > /proc/sys/vm/drop_caches"',
+        "add the sudo rules without password that docs/ritual.md lists, for dropping page cache and compacting memory",
     ),
 )
 

@@ -32,9 +32,14 @@ class Verb:
 VERBS: tuple[Verb, ...] = (
     Verb(name="check", module="check", about="Probe every node and judge it; changes nothing."),
     Verb(name="boot", module="boot", about="Run the ritual and launch; ready means answered sensibly."),
-    Verb(name="status", module="boot", about="Say what a line is doing: every rank and the API."),
-    Verb(name="logs", module="boot", about="Print the last lines of every rank's log."),
-    Verb(name="down", module="boot", about="Stop a line and prove that nothing is left."),
+    Verb(name="status", module="status", about="Say what a line is doing: every rank and the API."),
+    Verb(name="logs", module="status", about="Print the last lines of every rank's log."),
+    Verb(name="down", module="down", about="Stop a line and prove that nothing is left."),
+    Verb(
+        name="bundle",
+        module="bundle",
+        about="Gather everything needed to judge a boot elsewhere; secrets are withheld.",
+    ),
     Verb(name="bench", module="bench", about="Measure what a line or an endpoint serves now."),
     Verb(name="tune", module="tune", about="Climb a ladder of levers with bounded error."),
     Verb(name="ledger", module="ledger", about="Read, verify and extend the ledger.", group=True),

@@ -1,10 +1,12 @@
 """`sparkctl check`: probe every node, judge, print. Changes nothing."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from bootcheck import collect, findings, gates, probes
+from bootcheck.facts import Bundle
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene
@@ -22,6 +24,7 @@ from sparkctl.cli.session import (
     verb,
 )
 from sparkctl.console import Column, Console
+from sparkctl.errors import UsageFault
 
 
 @verb
@@ -40,6 +43,10 @@ def check(
         bool,
         typer.Option("--hash-model", help="Hash every model file on every node too, which takes minutes."),
     ] = False,
+    replay: Annotated[
+        Path | None,
+        typer.Option("--replay", help="Judge this bundle instead of any node; needs no inventory."),
+    ] = None,
     list_probes: Annotated[
         bool, typer.Option("--list-probes", help="Print every probe and its command.")
     ] = False,
@@ -47,6 +54,11 @@ def check(
     """Probe every node and judge it; changes nothing."""
     if list_probes:
         return _list_probes(session)
+    if replay:
+        _demand_alone(line, recipe, set_, rehearsal=rehearsal)
+        found = edge.read(replay, Bundle)
+        session.console.say(f"judging {replay}, taken {found.context.at} by sparkctl {found.context.version}")
+        return show_scene(session, ritual.scene(found))
     practise(session, rehearsal, scenario)
     chosen = served.choose(session, line, recipe, set_)
     left_out = (probes.loading() if quick else frozenset()) | (
@@ -58,6 +70,16 @@ def check(
     with session.console.work(f"probing {len(chosen.line.nodes)} nodes of line {chosen.line.name}"):
         bundle = collect.collect(context, lambda answer: session.console.progress(ansible.describe(answer)))
     return show_scene(session, ritual.scene(bundle))
+
+
+def _demand_alone(line: str | None, recipe: str | None, pairs: list[str] | None, *, rehearsal: bool) -> None:
+    given = {"--line": line, "--recipe": recipe, "--set": pairs, "--rehearsal": rehearsal or None}
+    others = [name for name, value in given.items() if value is not None]
+    if others:
+        raise UsageFault(
+            f"--replay is given with {', '.join(others)}; a bundle brings its own line, recipe and floors",
+            hint="leave them out",
+        )
 
 
 def show_scene(session: Session, scene: Scene) -> int:

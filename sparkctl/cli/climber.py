@@ -5,7 +5,7 @@ Joins the tuner's steps with the ritual and the ledger; decides nothing.
 
 from dataclasses import dataclass
 
-from launcher import boot as ritual
+from launcher import plan as plans
 from launcher.recipe import digest
 from ledger import record
 from ledger.bodies import Plan as PlanBody
@@ -129,14 +129,14 @@ class Climber:
             hint=f"{booted.hint}; then go on with tune --resume".removeprefix("; "),
         )
 
-    def _try(self, step: Boot) -> tuple[ritual.Boot, Trial | None]:
+    def _try(self, step: Boot) -> tuple[plans.Boot, Trial | None]:
         """Boot once, and bench when the line got ready."""
         session, console = self.session, self.session.console
         console.progress(f"boot {step.number}: {step.reason}")
         by_id = {lever.id: lever for lever in self.ladder.levers}
         on = tuple(by_id[name] for name in step.on)
         chosen = self.served.with_settings({key: value for lever in on for key, value in lever.set.items()})
-        plan = ritual.Plan(
+        plan = plans.Plan(
             boot=session.new_id("boot"), line=chosen.line, recipe=chosen.recipe, floors=chosen.floors
         )
         watcher = trials.Watcher(
@@ -165,7 +165,7 @@ class Climber:
         )
         self._append("note", body)
 
-    def _boot_line(self, step: Boot, booted: ritual.Boot, trial: Trial | None) -> str:
+    def _boot_line(self, step: Boot, booted: plans.Boot, trial: Trial | None) -> str:
         head = f"boot {step.number:>2}  {name_of(step.on)}"
         if trial is None:
             return f"{head}  not started: {booted.node}: {booted.why}"
@@ -180,10 +180,10 @@ class Climber:
         )
 
 
-def _quietly(tell: ritual.Report, verbose: bool) -> ritual.Report:
+def _quietly(tell: plans.Report, verbose: bool) -> plans.Report:
     """Leave the stages of each boot out unless they were asked for: a climb tells boots and verdicts."""
 
-    def told(progress: ritual.Progress) -> None:
+    def told(progress: plans.Progress) -> None:
         if verbose or progress.state in {"began", "tells", "warns"}:
             tell(progress)
 

@@ -5,20 +5,23 @@ It is one of this controller and user; another controller is not seen.
 """
 
 import fcntl
-import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sparkctl import ansible
 from sparkctl.errors import FileFault, Refused
 from sparkctl.line import Line
 
 
 @contextmanager
-def hold(line: Line) -> Iterator[None]:
-    """Hold `line` for the block.
+def hold(line: Line) -> Iterator[int]:
+    """Hold `line` for the block; gives how many processes of a dead controller were ended first.
+
+    Whoever has the lock knows that nobody else works on the line: an Ansible that still carries its mark is what a killed
+    controller left, and would go on starting ranks.
 
     Raises:
         Refused: another process works on the line.
@@ -33,7 +36,7 @@ def hold(line: Line) -> Iterator[None]:
             )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-        yield
+        yield ansible.end_orphans(line)
     finally:
         os.close(descriptor)
 
@@ -48,9 +51,8 @@ def holder(line: Line) -> str:
 
 
 def _open(line: Line) -> int:
-    nodes = "\n".join(sorted(f"{node.host}:{node.port}" for node in line.nodes))
     folder = Path(tempfile.gettempdir()) / f"sparkctl-{os.getuid()}"
-    path = folder / f"line-{hashlib.sha256(nodes.encode()).hexdigest()[:16]}.lock"
+    path = folder / f"line-{line.identity}.lock"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -25,7 +25,7 @@ def _chain(*texts: str) -> tuple[Row, ...]:
     rows: list[Row] = []
     for text in texts:
         body = {"simulated": False, "text": text}
-        rows.append(chain(rows[-1] if rows else None, kind="step", line="A", body=body, at=AT))
+        rows.append(chain(rows[-1] if rows else None, kind="alarm", line="A", body=body, at=AT))
     return tuple(rows)
 
 
@@ -35,7 +35,7 @@ def test_the_hash_can_be_computed_by_anyone() -> None:
     plain = {
         "n": 1,
         "at": AT,
-        "kind": "step",
+        "kind": "alarm",
         "line": "A",
         "body": {"simulated": False, "text": "größe ✓"},
         "prev": "",
@@ -65,7 +65,7 @@ def test_a_changed_row_breaks_where_it_stands() -> None:
 def test_a_rehashed_row_breaks_the_next_one() -> None:
     """Whoever changes a row and its hash breaks the row after it."""
     rows = _chain("a", "b", "c")
-    forged = chain(rows[0], kind="step", line="A", body={"simulated": False, "text": "B"}, at=AT)
+    forged = chain(rows[0], kind="alarm", line="A", body={"simulated": False, "text": "B"}, at=AT)
     (broken,) = verify((rows[0], forged, rows[2]))
     assert (broken.line, broken.what) == (3, "hash of the row before")
 
@@ -83,7 +83,7 @@ def test_a_lost_row_breaks_the_chain(left: tuple[int, ...], line: int) -> None:
 def test_a_body_cannot_change_after_the_fact() -> None:
     """The row holds a copy: changing what was handed in leaves it as it is."""
     given_body: dict[str, list[int]] = {"figures": [1]}
-    row = chain(None, kind="step", line="A", body=given_body, at=AT)
+    row = chain(None, kind="alarm", line="A", body=given_body, at=AT)
     given_body["figures"].append(2)
     assert row.body == {"figures": [1]}
 
@@ -92,21 +92,21 @@ def test_a_body_cannot_change_after_the_fact() -> None:
 def test_what_json_has_no_word_for_is_refused(value: object) -> None:
     """NaN, infinity, half a surrogate pair and objects never get into the ledger."""
     with pytest.raises(RowFault, match="plain finite JSON"):
-        chain(None, kind="step", line="A", body={"value": value}, at=AT)  # type: ignore[dict-item]
+        chain(None, kind="alarm", line="A", body={"value": value}, at=AT)  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("at", ["", "2026-09-11", "2026-09-11T11:38:00+02:00", "2026-09-11T11:38:00Z\n"])
 def test_a_time_is_utc_with_whole_seconds(at: str) -> None:
     """Any other form is refused."""
     with pytest.raises(RowFault, match="at: wanted"):
-        chain(None, kind="step", line="A", body={}, at=at)
+        chain(None, kind="alarm", line="A", body={}, at=at)
 
 
 @settings(deadline=None)  # a busy machine is no fault
 @given(BODIES, st.text(st.characters(exclude_categories=["Cs"]), max_size=5))
 def test_a_row_survives_its_line(body: dict[str, object], line: str) -> None:
     """Any row written as a line reads back as itself, and the line holds no line end but its own."""
-    row = chain(None, kind="step", line=line, body=body, at=AT)  # type: ignore[arg-type]
+    row = chain(None, kind="alarm", line=line, body=body, at=AT)  # type: ignore[arg-type]
     raw = encode(row)
     assert b"\n" not in raw
     assert decode(raw) == row

@@ -30,7 +30,7 @@ ENDS = [position + 1 for position, byte in enumerate(WHOLE) if byte == ord("\n")
 
 
 def _step(journal: Journal, text: str) -> None:
-    journal.append("step", "A", {"simulated": True, "text": text}, AT)
+    journal.append("alarm", "A", {"simulated": True, "text": text}, AT)
 
 
 def _texts(journal: Journal) -> list[object]:
@@ -75,7 +75,7 @@ def test_no_file_is_an_empty_ledger(journal: Journal) -> None:
 
 def test_what_was_appended_is_read(journal: Journal) -> None:
     """Rows come back in order, as they were returned, from a folder that append made."""
-    rows = tuple(journal.append("step", "A", {"simulated": True, "k": n}, AT) for n in range(3))
+    rows = tuple(journal.append("alarm", "A", {"simulated": True, "k": n}, AT) for n in range(3))
     assert journal.read().rows == rows
     assert journal.verify().breaks == ()
 
@@ -219,7 +219,7 @@ def test_a_wrong_row_is_never_written(journal: Journal, body: dict[str, float], 
     _step(journal, "a")
     before = journal.path.read_bytes()
     with pytest.raises(LedgerFault, match=words):
-        journal.append("step", "A", body, AT)
+        journal.append("alarm", "A", body, AT)
     assert journal.path.read_bytes() == before
 
 
@@ -244,7 +244,7 @@ def test_a_killed_writer_leaves_a_readable_ledger(journal: Journal) -> None:
     program = (
         "import sys\nfrom pathlib import Path\nfrom ledger.journal import Journal\n"
         "for n in range(100000):\n"
-        "    Journal(Path(sys.argv[1])).append('step', 'A', {'simulated': True, 'text': 'x' * 5000}, sys.argv[2])\n"
+        "    Journal(Path(sys.argv[1])).append('alarm', 'A', {'simulated': True, 'text': 'x' * 5000}, sys.argv[2])\n"
         "    print(n, flush=True)\n"
     )
     argv = [sys.executable, "-c", program, str(journal.path), AT]

@@ -1,0 +1,101 @@
+"""`sparkctl bundle`: everything needed to judge a boot elsewhere, in one file, with every secret withheld."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bootcheck import collect, probes, redact
+from bootcheck.facts import Bundle, Context
+from launcher import boot as ritual
+from launcher.command import rank_name
+from ledger.steps import rows_of_last_boot
+from sparkctl import ansible, edge, unreachable
+from sparkctl.cli import served
+from sparkctl.cli.ledger import read
+from sparkctl.cli.session import (
+    LineOption,
+    RecipeOption,
+    RehearsalOption,
+    ScenarioOption,
+    Session,
+    SetOption,
+    practise,
+    verb,
+)
+from sparkctl.errors import FileFault
+from sparkctl.line import Line
+from sparkctl.shell import Shell
+
+_TAIL = 400
+"""Lines of each rank's log: a failed boot's cause and the minutes before it."""
+
+
+@verb
+def bundle(
+    session: Session,
+    line: LineOption = None,
+    recipe: RecipeOption = None,
+    set_: SetOption = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write it there; without this it goes to stdout.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out what loads GPU and fabric.")] = False,
+    rehearsal: RehearsalOption = False,
+    scenario: ScenarioOption = None,
+) -> int:
+    """Gather everything needed to judge a boot elsewhere; secrets are withheld."""
+    practise(session, rehearsal, scenario)
+    chosen = served.choose(session, line, recipe, set_)
+    left_out = probes.requested() | (probes.loading() if quick else frozenset())
+    context = ritual.context(chosen.line, chosen.recipe, chosen.floors, session.clock.today(), left_out)
+    with session.console.work(f"gathering from {len(chosen.line.nodes)} nodes of line {chosen.line.name}"):
+        found = collect.collect(context, lambda answer: session.console.progress(ansible.describe(answer)))
+        rows = rows_of_last_boot(read(session).rows, chosen.line.name, simulated=session.simulated)
+        whole = dataclasses.replace(found, logs=_logs(chosen.line), rows=edge.plain(rows))
+    text = json.dumps(document(whole), indent=1, ensure_ascii=False)
+    if output is None:
+        session.console.data(text)
+        return 0
+    _write(output, text)
+    session.console.show(f"{output}: {len(text.encode()) / 1024:.0f} KiB; read it before you post it")
+    session.console.answer({"line": chosen.line.name, "bundle": str(output), "simulated": session.simulated})
+    return 0
+
+
+def document(found: Bundle) -> dict[str, Any]:
+    """Return a bundle as the JSON document that is written: without secrets, and without paths of this controller."""
+    whole = dataclasses.replace(found, context=_without_paths(found.context))
+    told: dict[str, Any] = redact.document(edge.plain(whole))
+    return told
+
+
+def _without_paths(context: Context) -> Context:
+    nodes = tuple(dataclasses.replace(node, key_file=None, user=None) for node in context.line.nodes)
+    line = dataclasses.replace(context.line, nodes=nodes, known_hosts=None, source="", recipe=None)
+    return dataclasses.replace(context, line=line)
+
+
+def _logs(line: Line) -> dict[str, tuple[str, ...]]:
+    names = {node.name: rank_name(line, node) for node in line.nodes}
+    with Shell(line) as shell:
+        said = shell.run_each(
+            {node: ("docker", "logs", "--tail", str(_TAIL), name) for node, name in names.items()}
+        )
+    return {
+        one.node: tuple((one.stdout + one.stderr).splitlines())
+        if one.rc is not None
+        else (unreachable.say(one.stderr)[0],)
+        for one in said
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as fault:
+        raise FileFault(
+            f"{path}: cannot be written: {fault.strerror}", hint="name a file in a folder that can be written"
+        ) from fault

@@ -1,0 +1,56 @@
+"""`sparkctl down`: stop a line, and prove that nothing of it is left."""
+
+from launcher import launch
+from ledger import record
+from ledger.journal import Journal
+from ledger.steps import CLEARED
+from sparkctl.cli.hold import hold
+from sparkctl.cli.resume import broken_off
+from sparkctl.cli.session import LineOption, RehearsalOption, Session, practise, verb
+from sparkctl.errors import Unclear
+from sparkctl.line import Line
+
+_LATE_S = 10.0
+"""After a killed controller: how long a `docker run` that was under way on a node may take to show its rank. Ours."""
+
+
+@verb
+def down(
+    session: Session,
+    line: LineOption = None,
+    rehearsal: RehearsalOption = False,
+) -> int:
+    """Stop a line and prove that nothing is left."""
+    practise(session, rehearsal, None, start=False)
+    chosen = session.line(line)
+    with hold(chosen) as orphans, session.console.work(f"stopping line {chosen.name}"):
+        ended = launch.stop(chosen, session.console.progress)
+        if orphans and not ended.fault:
+            # What a killed controller had under way on a node may still have started a rank after the first look.
+            session.clock.sleep(_LATE_S)
+            ended = launch.stop(chosen, session.console.progress)
+        _clear(session, chosen)
+    if ended.fault:
+        raise Unclear(
+            f"{ended.node}: {ended.fault}", hint=ended.hint or "sparkctl status says what still runs"
+        )
+    session.console.show(
+        f"line {chosen.name} is down: no container of it is left on {len(chosen.nodes)} nodes"
+    )
+    session.console.answer({"line": chosen.name, "ok": True, "simulated": session.simulated})
+    return 0
+
+
+def _clear(session: Session, line: Line) -> None:
+    """Note that a boot which had broken off is cleared."""
+    trace = broken_off(session, line)
+    if trace:
+        body = record.step(
+            boot=trace.boot,
+            stage=CLEARED,
+            state="done",
+            why="",
+            recipe_digest=trace.recipe_digest,
+            simulated=session.simulated,
+        )
+        Journal(session.ledger_path).append("step", line.name, body, session.clock.today())
