@@ -44,10 +44,18 @@ class Cluster:
     started: str
 
 
-def raise_cluster(
-    home: Path, scenario: str, *, seed: int | None = None, pace: float | None = None, idle_s: float = _IDLE_S
+def raise_cluster(  # noqa: PLR0913 - all but two are named and have defaults
+    home: Path,
+    scenario: str,
+    *,
+    mended: bool = False,
+    seed: int | None = None,
+    pace: float | None = None,
+    idle_s: float = _IDLE_S,
 ) -> Cluster:
     """Start a practice cluster whose files lie in `home`, and wait until every node answers that is meant to.
+
+    `mended` leaves out what the scenario says of single nodes: the same line with its fault removed.
 
     Raises:
         UsageFault: no such scenario, or a cluster already runs there.
@@ -56,6 +64,7 @@ def raise_cluster(
     """
     told = named(scenario)
     told = replace(told, seed=told.seed if seed is None else seed, pace=told.pace if pace is None else pace)
+    told = replace(told, nodes={}) if mended else told
     if told.pace <= 0:
         raise UsageFault(f"pace {told.pace:g} is not above 0", hint="the scenarios use 15")
     home = home.resolve()

@@ -44,9 +44,19 @@ def practice(session: Session, scenario: str | None, *, start: bool = True, rest
 def up(
     session: Session,
     scenario: Annotated[str, typer.Option("--scenario", help="What the nodes show.")] = DEFAULT_SCENARIO,
+    mended: Annotated[
+        bool, typer.Option("--mended", help="Start anew, with the scenario's fault removed from the nodes.")
+    ] = False,
 ) -> int:
     """Start four practice nodes on this machine, or restart them with another scenario."""
-    found = practice(session, scenario)
+    if mended:
+        home = session.state / "rehearsal"
+        _refuse_while_in_use(practice_cluster.find(home))
+        practice_cluster.lower(home)
+        with session.console.work("starting the practice cluster"):
+            found = practice_cluster.raise_cluster(home, scenario, mended=True)
+    else:
+        found = practice(session, scenario)
     session.console.show(
         f"practice cluster up: {', '.join(found.nodes)}; scenario {found.scenario}, pace {found.pace:g}x, simulated\n"
         f"inventory: {found.inventory}"
