@@ -4,11 +4,15 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
+from rehearsal import containers
+from rehearsal.faces import gpu
 from rehearsal.scenario import Traits
 from rehearsal.traits import Burn, OldContainer, Resident
 
 from .conftest import kib
-from .within import IMAGE, MODEL, Within, everywhere, within
+from .within import IMAGE, Within, everywhere, within
 
 JUMBO = ("ping", "-M", "do", "-s", "8972", "-c", "2")
 RANK = ("docker", "run", "-d", "--name", "sparkctl-a-rank0", IMAGE, "serve", "m")
@@ -263,84 +267,6 @@ def test_killing_an_old_container_leaves_its_exit_code(tmp_path: Path) -> None:
     assert nodes("docker", "logs", "vllm_node").code == 0
 
 
-def test_the_model_is_the_same_by_whatever_command(tmp_path: Path) -> None:
-    """What find, stat, the hashes and the look from inside the container tell of are the same files."""
-    nodes = within(tmp_path)
-    listed = dict(
-        reversed(line.split("|")[1:])
-        for line in nodes("find", "-L", MODEL, "-type", "f", "-printf", r"%y|%s|%P\n").out.splitlines()
-    )
-    assert sum(name.endswith(".safetensors") for name in listed) == 8
-    for name, size in listed.items():
-        assert nodes("stat", "-L", "-c", "%s", f"{MODEL}/{name}").out == f"{size}\n"
-    hashes = json.loads(nodes("python3", "-c", "SCRIPT", "sparkctl-hash", MODEL).out)["files"]
-    assert set(hashes) == set(listed)
-    assert nodes("sha256sum", f"{MODEL}/config.json").out == f"{hashes['config.json']}  {MODEL}/config.json\n"
-    inside = ("--mount", f"type=bind,source={MODEL},target=/models/m,readonly")
-    runtime = json.loads(nodes.probe("runtime", "/models/m", options=inside).out)
-    assert (runtime["model_exists"], runtime["model_entries"]) == (True, len(listed))
-
-
-def test_docker_makes_a_folder_of_what_it_is_to_bind_with_v_alone(tmp_path: Path) -> None:
-    """--mount refuses a source that is not there; after -v there is an empty folder for every command."""
-    nodes = within(tmp_path, Traits(model_files="absent"))
-    assert nodes("stat", "-L", "-c", "%F", MODEL).code == 1
-    assert nodes("findmnt", "-J", "-o", "TARGET", "-T", MODEL).code == 1
-    refused = nodes.probe("runtime", "/m", options=("--mount", f"type=bind,source={MODEL},target=/m"))
-    assert (refused.code, f"bind source path does not exist: {MODEL}" in refused.err) == (125, True)
-    assert nodes("stat", "-L", "-c", "%F", MODEL).code == 1
-    runtime = json.loads(nodes.probe("runtime", "/m", options=("-v", f"{MODEL}:/m:ro")).out)
-    assert (runtime["model_exists"], runtime["model_entries"]) == (True, 0)
-    assert nodes("find", "-L", MODEL, "-printf", r"%y|%P\n").out == "d|\n"
-
-
-def test_a_dangling_shard_is_a_link_to_find_and_nothing_to_the_rest(tmp_path: Path) -> None:
-    """The link shows to find; stat and the hashes find no file."""
-    nodes = within(tmp_path, Traits(model_files="dangling"))
-    links_found = [
-        line for line in nodes("find", "-L", MODEL, "-printf", r"%y|%P\n").out.splitlines() if line[0] == "l"
-    ]
-    assert links_found == ["l|model-00005-of-00008.safetensors"]
-    name = links_found[0][2:]
-    assert nodes("stat", "-L", "-c", "%F", f"{MODEL}/{name}").code == 1
-    assert name not in json.loads(nodes("python3", "-c", "SCRIPT", "sparkctl-hash", MODEL).out)["files"]
-
-
-def test_a_damaged_shard_differs_in_its_hash_alone(tmp_path: Path) -> None:
-    """Name and size are as on the other nodes; only the content is not."""
-    nodes = within(tmp_path, Traits(model_files="shard-other"), "spark-a1")
-    listing = ("find", "-L", MODEL, "-printf", r"%y|%s|%P\n")
-    assert nodes(*listing).out == nodes(*listing, node="spark-a1").out
-    own, other = (
-        json.loads(nodes("python3", "-c", "S", "sparkctl-hash", MODEL, node=node).out)["files"]
-        for node in ("spark-a0", "spark-a1")
-    )
-    assert [name for name in own if own[name] != other[name]] == ["model-00005-of-00008.safetensors"]
-
-
-def test_the_image_is_one_by_its_layers_whatever_its_id(tmp_path: Path) -> None:
-    """Saved and loaded, or kept by containerd, it has another Id and the same layers; a container names that Id."""
-    told = {}
-    for name, traits in {
-        "plain": Traits(),
-        "loaded": Traits(image_reloaded=True),
-        "kept": Traits(image_store="containerd", containers=(OldContainer(name="one", image=IMAGE),)),
-        "built": Traits(image_build="another"),
-    }.items():
-        nodes = within(tmp_path / name, traits)
-        told[name] = json.loads(nodes("docker", "image", "inspect", IMAGE).out)[0]
-    assert len({one["Id"] for one in told.values()}) == 4
-    layers = {name: one["RootFS"]["Layers"] for name, one in told.items()}
-    assert layers["plain"] == layers["loaded"] == layers["kept"] != layers["built"]
-    assert (told["loaded"]["RepoDigests"], len(told["plain"]["RepoDigests"])) == ([], 1)
-    kept = within(
-        tmp_path / "kept again",
-        Traits(image_store="containerd", containers=(OldContainer(name="one", image=IMAGE),)),
-    )
-    assert json.loads(kept("docker", "inspect", "one").out)[0]["Image"] == told["kept"]["Id"]
-    assert told["kept"]["GraphDriver"] == {"Data": None, "Name": "overlayfs"}
-
-
 def test_a_latched_clock_shows_under_load_and_not_at_rest(tmp_path: Path) -> None:
     """At rest the node looks like any other; the other load, GEMV, is the other fault's."""
     latched, healthy = (
@@ -359,3 +285,13 @@ def test_a_latched_clock_shows_under_load_and_not_at_rest(tmp_path: Path) -> Non
     assert min(json.loads(healthy.probe("burn").out)["tflops"]) > 80
     assert max(json.loads(latched.probe("burn").out)["tflops"]) < 35
     assert min(json.loads(latched.probe("gemv").out)["gb_s"]) > 200
+
+
+def test_a_frozen_rank_looks_busy_and_draws_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tells it from one that serves is the power: 16 to 27 W were seen beside 23 to 30 of a busy line."""
+    nodes = within(tmp_path)
+    asked = ("nvidia-smi", "--query-gpu=pstate,utilization.gpu,power.draw", "--format=csv,noheader")
+    for frozen, said in ((False, "P0, 96 %, 25.10 W\n"), (True, "P0, 96 %, 18.60 W\n")):
+        status = containers.Status("VLLM::Worker_TP0", 80_000, 3_072, running=2, frozen=frozen)
+        monkeypatch.setattr(gpu, "load", lambda _, status=status: status)
+        assert nodes(*asked).out == said
