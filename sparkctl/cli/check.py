@@ -103,19 +103,15 @@ def show_scene(session: Session, scene: Scene) -> int:
 def show_findings(console: Console, found: tuple[Finding, ...], *, everything: bool) -> None:
     """Print findings as a table, gate by gate, then what is wrong in full; without `everything` only the latter.
 
-    Nodes of which a gate says the same share a row.
+    Nodes of which a gate says the same share a row; what was wanted of those that pass is told under `--verbose`.
     """
     if everything:
-        console.table(
-            (
-                Column(title="gate"),
-                Column(title="verdict"),
-                Column(title="nodes", fold=True),
-                Column(title="measured", fold=True),
-                Column(title="wanted", fold=True),
-            ),
-            _rows(found),
+        folded = ("nodes", "measured", "wanted") if console.verbose else ("nodes", "measured")
+        columns = (
+            *(Column(title=one) for one in ("gate", "verdict")),
+            *(Column(title=one, fold=True) for one in folded),
         )
+        console.table(columns, [row[: len(columns)] for row in _rows(found)])
     for one in found:
         if one.verdict != "pass":
             console.say(
