@@ -103,9 +103,9 @@ class _Ritual:
         )
 
     def _settle(self, first: Bundle) -> Boot | None:
-        """Stop, settle and look again; what loads a node is not run twice when it was read a moment ago."""
+        """Stop, settle and look again at what that may have changed, and at what a node did not answer before."""
         self._tell("settle", "began")
-        known = self._context(probes.requested() | collect.answered(first, probes.loading()))
+        known = self._context(probes.requested() | collect.answered(first, probes.lasting()))
         line, floors = self.plan.line, self.plan.floors
         variables = {
             **launch.stop_variables(line),
@@ -162,6 +162,8 @@ class _Ritual:
             ready = self._wait(commands, guard)
         if ready.fault:
             return self._stop_after("ready", ready)
+        for remark in ready.remarks:
+            self._tell("ready", "warns", remark)
         self._tell("ready", "done")
         self._reserve()
         return self._ended("ready", ready)

@@ -12,7 +12,7 @@ from bootcheck import redact
 from launcher import diagnosis
 from launcher.diagnosis import Diagnosis
 from launcher.ranks import KILLED
-from launcher.troubles import meeting
+from launcher.troubles import fabric, meeting
 from launcher.troubles import memory as killers
 
 JOURNAL = ("journalctl", "-b", "--no-pager", "-n", "400")
@@ -22,6 +22,8 @@ _SHOWN = 40
 """Lines of a log that are shown. Ours: a traceback and what led to it."""
 
 _CONSEQUENCES = frozenset(one.name for one in meeting.CONSEQUENCES)
+_MACHINE = frozenset(one.name for one in fabric.NIC)
+_SLOW = frozenset(one.name for one in fabric.SLOW)
 _KILLERS = frozenset(one.name for one in killers.KILLERS)
 
 _ERROR = re.compile(r"\bERROR\b|\w*Error\b")
@@ -74,9 +76,14 @@ def find(
         ends: ranks that ended by themselves, in the order in which it was learnt; at least one.
         names: the container of every rank, by node in rank order.
         logs: the end of every rank's log, by node.
-        journals: what JOURNAL prints on the nodes where a rank was killed.
+        journals: what JOURNAL prints, by node.
 
     """
+    machine = lost_machine(journals)
+    if machine:
+        node, lost = machine
+        how = f"{ends[0]}; {lost.said}"
+        return Cause(node=node, said=how, hint=lost.hint, log=shown(tuple(logs.get(ends[0].node, ()))))
     ended = {end.node: end for end in ends}
     candidates = (*ended, *(node for node in names if node not in ended))
     for node in candidates:
@@ -89,6 +96,25 @@ def find(
             return _told(node, how, log, known)
     first = tuple(logs.get(ends[0].node, ()))
     return _told(ends[0].node, str(ends[0]), first, _known(first, own=False))
+
+
+def lost_machine(journals: Mapping[str, Sequence[str]]) -> tuple[str, Diagnosis] | None:
+    """Return a node whose kernel log tells of a lost network card: whatever the engine says follows from that."""
+    for node, journal in journals.items():
+        found = next((one for one in diagnosis.explain_all(journal) if one.name in _MACHINE), None)
+        if found:
+            return node, found
+    return None
+
+
+def remarks(logs: Mapping[str, Sequence[str]]) -> tuple[Diagnosis, ...]:
+    """Return what the logs of a line that serves tell of: faults that make it slow, then warnings; each once."""
+    found: dict[str, Diagnosis] = {}
+    for log in logs.values():
+        for told in diagnosis.explain_all(log):
+            if told.name in _SLOW or told.kind == "warning":
+                found.setdefault(told.name, told)
+    return tuple(sorted(found.values(), key=lambda told: not told.is_fault))
 
 
 def _known(log: tuple[str, ...], *, own: bool = True) -> Diagnosis | None:

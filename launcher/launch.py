@@ -5,6 +5,7 @@ Ready means: every rank's container runs, /health answers, the served name is li
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from launcher.command import RankCommand
 from launcher.guard import Guard
@@ -56,7 +57,9 @@ def stop(line: Line, report: Report) -> Outcome:
     answers = ansible.run(
         "stop", line, stop_variables(line), report=lambda answer: report(ansible.describe(answer))
     )
-    return _first_fault(answers)
+    faulty = {one.host for one in answers if one.status in {"failed", "unreachable"}}
+    done = tuple(node.name for node in line.nodes if node.name not in faulty)
+    return replace(_first_fault(answers), done=done)
 
 
 def stop_variables(line: Line) -> dict[str, object]:

@@ -22,4 +22,8 @@ class Outcome:
     log: tuple[str, ...] = ()
     smokes: tuple[Smoked, ...] = field(default=())
     trip: Trip | None = None
+    remarks: tuple[str, ...] = ()
+    """What the ranks' logs warn of although the line serves."""
+    done: tuple[str, ...] = ()
+    """Nodes on which the step did what it should."""
     lowest: Mapping[str, int] = field(default_factory=dict)

@@ -83,13 +83,23 @@ class Waiting:
             self.report("the API answers; asking the smokes")
             smoked = _ask_smokes(self.line, self.recipe, self.clock)
             ends = self.watch.ends() if smoked.fault else ()
-            return _ended(self.shell, self.commands, ends) if ends and not self._tripped() else smoked
+            if ends and not self._tripped():
+                return _ended(self.shell, self.commands, ends)
+            return smoked if smoked.fault else self._remarked(smoked)
         moved = self.guard.moved() if self.guard else {}
         stuck = self.watch.stuck(moved, self.recipe.ready.silence_s)
         if stuck:
-            return _stuck(self.shell, stuck, seen, self.line)
+            return _stuck(self.shell, self.commands, stuck, seen, self.line)
         self.report(progress.describe(self.watch.ranks()))
         return None
+
+    def _remarked(self, smoked: Outcome) -> Outcome:
+        """Read the logs of a line that answers: on sockets it would serve several times slower without a word."""
+        found = ending.remarks(_logs(self.shell, {one.node: one.name for one in self.commands}))
+        slow = next((one for one in found if one.is_fault), None)
+        if slow:
+            return replace(smoked, fault=slow.said, node=self.line.head.name, hint=slow.hint)
+        return replace(smoked, remarks=tuple(f"{one.said}: {one.hint}" for one in found))
 
 
 def guarded(guard: Guard | None, ended: Outcome | None) -> Outcome | None:
@@ -152,12 +162,7 @@ def _ended(shell: Shell, commands: tuple[RankCommand, ...], ends: tuple[End, ...
     stop = ("docker", "stop", "-t", str(_GRACE_S))
     shell.run_each({one.node: (*stop, one.name) for one in commands if one.node not in gone})
     names = {one.node: one.name for one in commands}
-    journals = {
-        said.node: said.stdout.splitlines()
-        for said in shell.run_each({end.node: ending.JOURNAL for end in ends if end.is_killed})
-        if said.rc == 0
-    }
-    cause = ending.find(ends, names, _logs(shell, names), journals)
+    cause = ending.find(ends, names, _logs(shell, names), _journals(shell, names))
     return Outcome(fault=cause.said, node=cause.node, hint=cause.hint, log=cause.log)
 
 
@@ -171,9 +176,22 @@ def _logs(shell: Shell, names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _stuck(shell: Shell, stuck: Stuck, seen: Seen, line: Line) -> Outcome:
+def _journals(shell: Shell, names: Mapping[str, str]) -> dict[str, list[str]]:
+    return {
+        said.node: said.stdout.splitlines()
+        for said in shell.run_each(dict.fromkeys(names, ending.JOURNAL))
+        if said.rc == 0
+    }
+
+
+def _stuck(shell: Shell, commands: tuple[RankCommand, ...], stuck: Stuck, seen: Seen, line: Line) -> Outcome:
+    names = {one.node: one.name for one in commands}
     log = _logs(shell, {stuck.node: stuck.name}).get(stuck.node, ())
     said = f"{stuck.said}; {line.url} {_answered(seen)}"
+    machine = ending.lost_machine(_journals(shell, names))
+    if machine:
+        node, known = machine
+        return Outcome(fault=f"{said}; {known.said}", node=node, hint=known.hint, log=ending.shown(log))
     return Outcome(fault=said, node=stuck.node, hint=stuck.hint, log=ending.shown(log))
 
 
@@ -203,6 +221,7 @@ def _ask_smokes(line: Line, recipe: Recipe, clock: Clock) -> Outcome:
     return Outcome(
         fault=f"smoke {first.name}: {first.fault}; it said {first.reply[:40]!r}",
         node=line.head.name,
-        hint="the line serves but does not answer sensibly: undo the last change, and compare image and patches",
+        hint="the line serves but does not answer sensibly: undo the last change, and compare image and patches; then bisect: "
+        "first without speculation, then with graphs.mode NONE",
         smokes=smoked,
     )

@@ -16,10 +16,23 @@ class Trouble:
     pattern: re.Pattern[str]
     said: str
     hint: str
+    detail: re.Pattern[str] | None = None
+    """Finds what belongs into the message: which line of known_hosts, whom we tried to log in as."""
+
+    def told(self, text: str) -> str:
+        """Return what to say of a text that tells of this trouble."""
+        found = self.detail.search(text) if self.detail else None
+        return f"{self.said} ({found[1]})" if found else self.said
 
 
-def _trouble(name: str, pattern: str, said: str, hint: str) -> Trouble:
-    return Trouble(name=name, pattern=re.compile(pattern, re.IGNORECASE), said=said, hint=hint)
+def _trouble(name: str, pattern: str, said: str, hint: str, detail: str = "") -> Trouble:
+    return Trouble(
+        name=name,
+        pattern=re.compile(pattern, re.IGNORECASE),
+        said=said,
+        hint=hint,
+        detail=re.compile(detail) if detail else None,
+    )
 
 
 # In the order in which they are tried: a changed key also ends in "Host key verification failed".
@@ -30,6 +43,7 @@ TROUBLES = (
         "its host key is not the one in known_hosts",
         "if the node was re-installed, check the new key on its console, then replace its line in known_hosts "
         "yourself (ssh-keygen -R HOST); sparkctl never edits known_hosts",
+        r"Offending \S+ key in (\S+:\d+)",
     ),
     _trouble(
         "host-key-unknown",
@@ -62,6 +76,7 @@ TROUBLES = (
         r"Permission denied|Authentication failed|No authentication methods|private key file .* (not|does not) exist",
         "the login was refused",
         "check ansible_user and ansible_ssh_private_key_file, and that the public key is in the node's authorized_keys",
+        r"(\S+@\S+): Permission denied",
     ),
     _trouble(
         "no-python",
@@ -96,6 +111,6 @@ def say(text: str) -> tuple[str, str]:
     """Return what to print about `text` and the hint: a known trouble, or the last line of the text itself."""
     trouble = explain(text)
     if trouble:
-        return trouble.said, trouble.hint
+        return trouble.told(text), trouble.hint
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (lines[-1] if lines else "no answer and no reason given"), "run the same command by hand over ssh"

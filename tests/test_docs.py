@@ -34,6 +34,17 @@ def test_the_list_of_modules_is_current() -> None:
     assert ran.returncode == 0, ran.stdout
 
 
+def test_the_table_of_field_cases_is_current() -> None:
+    """docs/field.md has every case under tests/field/cases, with what must come out."""
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "field"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_names_verbs_and_files_that_exist(page: Path) -> None:
     """Every `sparkctl <verb>` of a page is a verb, and every relative link leads to a file."""

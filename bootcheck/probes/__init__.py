@@ -23,7 +23,7 @@ from bootcheck.probes import (
 )
 from bootcheck.probes.probe import Probe, Target
 
-__all__ = ["PROBES", "Probe", "Target", "find", "loading", "parse", "requested"]
+__all__ = ["PROBES", "Probe", "Target", "find", "lasting", "loading", "parse", "requested"]
 
 PROBES: tuple[Probe, ...] = (
     *memory.PROBES,
@@ -52,6 +52,11 @@ def find(name: str) -> Probe | None:
 def loading() -> frozenset[str]:
     """Return the names of the probes that load the node or the fabric."""
     return frozenset(probe.name for probe in PROBES if probe.group == "alone")
+
+
+def lasting() -> frozenset[str]:
+    """Return the names of the probes whose answer settling does not change."""
+    return frozenset(probe.name for probe in PROBES if not probe.moves)
 
 
 def requested() -> frozenset[str]:

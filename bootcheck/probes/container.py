@@ -222,6 +222,7 @@ PROBES = (
     ),
     Probe(
         name="containers",
+        moves=True,
         about="every container: whose, its state, its restarts, its environment",
         argvs=lambda target: (list_argv(target.line.name),),
         parse=parse_containers,

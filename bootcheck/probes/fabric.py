@@ -167,6 +167,7 @@ def _pings(target: Target) -> tuple[Argv, ...]:
 PROBES = (
     Probe(
         name="links",
+        moves=True,
         about="interfaces with addresses, prefix lengths and MTU",
         argvs=lambda _: (("ip", "-j", "addr"),),
         parse=parse_links,
@@ -174,6 +175,7 @@ PROBES = (
     ),
     Probe(
         name="jumbo-ping",
+        moves=True,
         about="don't-fragment pings of two sizes to every fabric address of every other node",
         argvs=_pings,
         parse=parse_ping,

@@ -190,6 +190,7 @@ def _unread(record: Record, why: str) -> Unread:
 PROBES = (
     Probe(
         name="gpu",
+        moves=True,
         about="driver, clocks, power, temperature, throttle reasons",
         argvs=lambda _: (GPU_ARGV,),
         parse=parse_gpu,
@@ -204,6 +205,7 @@ PROBES = (
     ),
     Probe(
         name="gpu-processes",
+        moves=True,
         about="compute processes on the GPU",
         argvs=lambda _: (PROCESSES_ARGV,),
         parse=parse_processes,

@@ -105,6 +105,7 @@ def parse_shared_memory(record: Record) -> SharedMemory | Unread:
 PROBES = (
     Probe(
         name="listeners",
+        moves=True,
         about="listening TCP sockets and who holds them",
         argvs=lambda _: (("ss", "-ltnp"),),
         parse=parse_listeners,
@@ -112,6 +113,7 @@ PROBES = (
     ),
     Probe(
         name="shared-memory",
+        moves=True,
         about="what lies in /dev/shm",
         argvs=lambda _: (("ls", "-l", "/dev/shm"),),  # noqa: S108  # looked at, not written to
         parse=parse_shared_memory,

@@ -133,6 +133,7 @@ def _unread(record: Record, why: str) -> Unread:
 PROBES = (
     Probe(
         name="memory",
+        moves=True,
         about="total, free and available memory, page cache, swap, CMA",
         argvs=lambda _: (("cat", "/proc/meminfo"),),
         parse=parse_meminfo,
@@ -140,6 +141,7 @@ PROBES = (
     ),
     Probe(
         name="blocks",
+        moves=True,
         about="free memory by the size of its contiguous blocks",
         argvs=lambda _: (("cat", "/proc/buddyinfo"),),
         parse=parse_blocks,
@@ -154,6 +156,7 @@ PROBES = (
     ),
     Probe(
         name="min-free",
+        moves=True,
         about="what the kernel keeps back from every allocation",
         argvs=lambda _: (("cat", "/proc/sys/vm/min_free_kbytes"),),
         parse=parse_min_free,

@@ -34,7 +34,8 @@ class Probe:
     `argvs` gives the commands for a target: none, one, or one for each thing it asks about. A probe of group `parallel`
     only reads; `alone` loads the node or the fabric, so that they run one after the other, after the readers.
     `only_if_quiet` names a probe that must have printed at most `most_lines` lines, or this one is not run.
-    `on_request` marks a probe that costs minutes and runs only when it is asked for by name.
+    `on_request` marks a probe that costs minutes and runs only when it is asked for by name. `moves` marks one whose answer
+    settling may change: it is asked again afterwards, the others only where they were not answered.
     """
 
     name: str
@@ -46,3 +47,4 @@ class Probe:
     only_if_quiet: str = ""
     most_lines: int = 0
     on_request: bool = False
+    moves: bool = False

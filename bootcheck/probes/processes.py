@@ -62,6 +62,7 @@ def parse_processes(record: Record) -> ProcessTable | Unread:
 PROBES = (
     Probe(
         name="processes",
+        moves=True,
         about="every process with its parent, age, resident memory and command line",
         argvs=lambda _: (("ps", "-eo", "pid=,ppid=,etimes=,rss=,args="),),
         parse=parse_processes,

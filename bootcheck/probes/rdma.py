@@ -210,6 +210,7 @@ def _tables(target: Target) -> tuple[Argv, ...]:
 PROBES = (
     Probe(
         name="rdma",
+        moves=True,
         about="RDMA devices with firmware, state and MTU of their ports",
         argvs=lambda _: (("ibv_devinfo",),),
         parse=parse_hcas,

@@ -29,10 +29,13 @@ def down(
             # What a killed controller had under way on a node may still have started a rank after the first look.
             session.clock.sleep(_LATE_S)
             ended = launch.stop(chosen, session.console.progress)
-        _clear(session, chosen)
+        if not ended.fault:
+            _clear(session, chosen)
     if ended.fault:
+        done = f"; nothing is left on {', '.join(ended.done)}" if ended.done else ""
         raise Unclear(
-            f"{ended.node}: {ended.fault}", hint=ended.hint or "sparkctl status says what still runs"
+            f"{ended.node}: {ended.fault}{done}",
+            hint=ended.hint or "sparkctl status says what still runs",
         )
     session.console.show(
         f"line {chosen.name} is down: no container of it is left on {len(chosen.nodes)} nodes"

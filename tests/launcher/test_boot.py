@@ -9,7 +9,7 @@ from typing import Any, Self
 import pytest
 
 from bootcheck.floors import Floors
-from bootcheck.probes import loading, requested
+from bootcheck.probes import lasting, loading, requested
 from launcher import boot as ritual
 from launcher.guard import Fault, Watched
 from launcher.plan import Plan, Progress
@@ -227,16 +227,16 @@ def test_a_resumed_boot_goes_on_from_the_launch(nodes: Nodes, plan: Plan) -> Non
     assert nodes.played == ["launch", "stop"]
 
 
-def test_what_loads_a_node_is_not_run_twice(nodes: Nodes, plan: Plan) -> None:
-    """After settling the second look leaves out what every node answered a moment ago."""
+def test_what_settling_cannot_change_is_not_asked_twice(nodes: Nodes, plan: Plan) -> None:
+    """The second look asks for what moves, and for what a node did not answer; memory is always asked again."""
     nodes.answers["launch"] = _one("spark-a2", "failed", "far enough")
     ritual.boot(plan, CLOCK, lambda _: None)
     first, again = (
         {row["probe"] for row in nodes.given[book]["probe_tables"]["spark-a0"]} for book in ("probe", "boot")
     )
-    loads = loading() - requested()
-    assert loads <= first | {"nccl-tests"}
-    assert first - loads == again
+    assert loading() - requested() <= first | {"nccl-tests"}
+    assert again == first - lasting()
+    assert {"memory", "containers", "processes"} <= again
 
 
 def test_only_apply_changes_links(nodes: Nodes, plan: Plan) -> None:

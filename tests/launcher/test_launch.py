@@ -255,14 +255,52 @@ def test_a_container_that_is_gone_is_told(wait: Wait, nodes: Nodes) -> None:
 
 
 def test_whoever_killed_a_rank_is_looked_for_on_its_node(wait: Wait, nodes: Nodes) -> None:
-    """137 and 143 ask the journal of that node only."""
+    """137 and 143 are looked up in the journal of that very node; every journal is read, a lost card may be another's."""
     nodes.states["spark-a1"] = exited(143)
     nodes.journals["spark-a1"] = (
         'Sep 19 03:11:47 n earlyoom[912]: sending SIGTERM to process 41873 uid 0 "VLLM::EngineCor": badness 1010, VmRSS 3412 MiB'
     )
     outcome = wait()
-    assert nodes.of("journalctl") == ["spark-a1"]
+    assert nodes.of("journalctl") == [f"spark-a{rank}" for rank in range(4)]
     assert "exit code 143 (SIGTERM): earlyoom, not the kernel, sent SIGTERM to process 41873" in outcome.fault
+
+
+def test_a_lost_network_card_is_what_is_told(wait: Wait, nodes: Nodes) -> None:
+    """The kernel log of any node comes first: whatever the engine says of a dead link follows from the lost card."""
+    nodes.states["spark-a1"] = exited(1)
+    nodes.logs["spark-a1"] = "RuntimeError: NCCL error: unhandled system error"
+    nodes.journals["spark-a3"] = (
+        "Nov 29 12:00:00 n kernel: mlx5_core 0000:01:00.0: mlx5_pci_err_detected Device state = 1 health sensors: 1 "
+        "pci_status: 1. Enter, pci channel state = 2"
+    )
+    outcome = wait()
+    assert outcome.node == "spark-a3"
+    assert "sparkctl-a-rank1 ended with exit code 1" in outcome.fault
+    assert "0000:01:00.0" in outcome.fault
+
+
+def test_a_line_on_sockets_is_not_ready(wait: Wait, nodes: Nodes, served: Api, recipe: Recipe) -> None:
+    """It answers, several times slower: its own log says so, and that is a fault."""
+    served.seen = [up(recipe)]
+    nodes.logs["spark-a2"] = "node-a:301:344 [0] NCCL INFO Using network Socket"
+    outcome = wait()
+    assert "ocket" in outcome.fault
+    assert outcome.hint
+
+
+def test_what_a_log_warns_of_is_kept_beside_a_line_that_serves(
+    wait: Wait, nodes: Nodes, served: Api, recipe: Recipe
+) -> None:
+    """A key in the log does not stop a boot; it is told."""
+    served.seen = [up(recipe)]
+    nodes.logs["spark-a0"] = (
+        "(APIServer pid=1) INFO 08-19 18:30:11 [api_utils.py:273] non-default args: {'model_tag': 'm', 'api_key': ['EXAMPLE'], "
+        "'model': 'm'}"
+    )
+    outcome = wait()
+    assert outcome.fault == ""
+    assert len(outcome.remarks) == 1
+    assert "EXAMPLE" not in outcome.remarks[0]
 
 
 def test_a_node_may_be_silent_for_some_looks(

@@ -16,7 +16,7 @@ def test_a_text_is_recognised(case: dict[str, str]) -> None:
     found = explain(case["text"])
     assert found is not None
     assert found.name == case["trouble"]
-    assert say(case["text"]) == (found.said, found.hint)
+    assert say(case["text"]) == (case.get("said", found.said), found.hint)
 
 
 def test_every_trouble_has_a_case() -> None:
