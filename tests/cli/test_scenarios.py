@@ -40,6 +40,7 @@ EXAMPLES = {
 def _bundle(name: str) -> Any:
     document = json.loads((BUNDLES / "healthy.json").read_text(encoding="utf-8"))
     fault = json.loads((BUNDLES / f"{name}.json").read_text(encoding="utf-8"))
+    document["context"] = fault.get("context", document["context"])
     for node, changed in fault["nodes"].items():
         if "unreachable" in changed:
             document["nodes"][node] = changed
