@@ -14,6 +14,9 @@ from sparkctl.line import Line, Node, Rail
 
 Report = Callable[[Answer], None]
 
+# The task of the probe role: where another one failed, the node was not looked at because a step before the look failed.
+LOOK = "The raw facts are read"
+
 
 def tables(context: Context) -> dict[str, list[dict[str, object]]]:
     """Return each node's table of commands, as the module spark_probe takes it."""
@@ -52,8 +55,7 @@ def bundle(context: Context, answers: tuple[Answer, ...]) -> Bundle:
     }
     for answer in answers:
         if answer.status in {"unreachable", "failed"}:
-            said, hint = ansible.explain(answer)
-            nodes[answer.host] = NodeRecords(unreachable=said, hint=hint)
+            nodes[answer.host] = _fault(answer)
         elif "probes" in answer.result:
             records = edge.structure(
                 answer.result["probes"], tuple[Record, ...], source=f"spark_probe on {answer.host}"
@@ -62,12 +64,21 @@ def bundle(context: Context, answers: tuple[Answer, ...]) -> Bundle:
     return Bundle(context=context, nodes=nodes)
 
 
+def _fault(answer: Answer) -> NodeRecords:
+    """Tell a node that did not let itself be looked at from one on which a step before the look failed."""
+    said, hint = ansible.explain(answer)
+    if answer.status == "failed" and answer.task != LOOK:
+        return NodeRecords(failed=f"{answer.task}: {said}", hint=hint)
+    return NodeRecords(unreachable=said, hint=hint)
+
+
 def merge(first: Bundle, again: Bundle) -> Bundle:
     """Return what is known after a second look that left some probes out: theirs are the first look's answers."""
     nodes = {}
     for name, records in again.nodes.items():
         kept = tuple(one for one in first.nodes[name].probes if one.probe in again.context.left_out)
-        nodes[name] = records if records.unreachable else replace(records, probes=(*records.probes, *kept))
+        is_known = not (records.unreachable or records.failed)
+        nodes[name] = replace(records, probes=(*records.probes, *kept)) if is_known else records
     left_out = tuple(one for one in again.context.left_out if one in first.context.left_out)
     return Bundle(context=replace(again.context, left_out=left_out), nodes=nodes)
 
@@ -84,7 +95,13 @@ def _node_facts(name: str, records: NodeRecords, left_out: Mapping[str, tuple[ob
     read: dict[str, tuple[object, ...]] = {}
     for record in records.probes:
         read[record.probe] = (*read.get(record.probe, ()), parse(record))
-    return NodeFacts(node=name, read={**left_out, **read}, unreachable=records.unreachable, hint=records.hint)
+    return NodeFacts(
+        node=name,
+        read={**left_out, **read},
+        unreachable=records.unreachable,
+        failed=records.failed,
+        hint=records.hint,
+    )
 
 
 def answered(found: Bundle, names: Collection[str]) -> frozenset[str]:
@@ -98,7 +115,10 @@ def answered(found: Bundle, names: Collection[str]) -> frozenset[str]:
 
 
 def examples(floors: Floors) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    """Return every probe's name, what it is for and one example command, for `check --list-probes`."""
+    """Return every probe's name, what it is for and one example command, for `check --list-probes`.
+
+    A probe that runs nothing, and is judged when a bundle holds it, has no words.
+    """
     nodes = tuple(
         Node(
             name=f"node-{letter}",
@@ -131,4 +151,4 @@ def examples(floors: Floors) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
         arguments={node.name: () for node in nodes},
     )
     target = Target(line=line, node=nodes[0], needs=needs, floors=floors)
-    return tuple((probe.name, probe.about, argvs[0]) for probe in PROBES if (argvs := probe.argvs(target)))
+    return tuple((probe.name, probe.about, next(iter(probe.argvs(target)), ())) for probe in PROBES)

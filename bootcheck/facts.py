@@ -6,7 +6,7 @@ the name says GB/s (10^9 bytes).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
 
 from bootcheck.floors import Floors
 from bootcheck.needs import Needs
@@ -31,10 +31,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecords:
-    """All records of one node; `unreachable` says why there are none."""
+    """All records of one node; `unreachable` says why there are none.
+
+    `failed` names what was to be done on a node that answers before it is looked at again, and why it could not be.
+    """
 
     probes: tuple[Record, ...] = ()
     unreachable: str = ""
+    failed: str = ""
     hint: str = ""
 
 
@@ -57,7 +61,7 @@ class Context:
 class Bundle:
     """What probe.yml collected: enough, with its context, to judge elsewhere."""
 
-    schema: int = 1
+    schema: Literal[1] = 1
     context: Context
     nodes: Mapping[str, NodeRecords]
     logs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -65,12 +69,22 @@ class Bundle:
     rows: tuple[Mapping[str, Any], ...] = ()
     """The ledger's rows of the line's last boot."""
 
+    def __post_init__(self) -> None:
+        """Refuse records of a node that the line does not have: nothing could be said of them."""
+        line = self.context.line
+        known = [node.name for node in line.nodes]
+        strangers = [name for name in self.nodes if name not in known]
+        if strangers:
+            wanted = f"wanted nodes of line {line.name} ({', '.join(known)})"
+            raise ValueError(f"{wanted}, found records of {', '.join(strangers)}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
     """A probe whose answer could not be read: why, and the text as it was seen. Never a number, never zero.
 
-    `lacks_tool` marks a command that is not on the node, `is_left_out` a probe that nobody asked for.
+    `lacks_tool` marks a command that is not on the node, `is_left_out` a probe that nobody asked for, `is_blind` one that did not
+    run because the GPU was not quiet.
     """
 
     probe: str
@@ -78,6 +92,7 @@ class Unread:
     seen: str = ""
     lacks_tool: bool = False
     is_left_out: bool = False
+    is_blind: bool = False
 
 
 class Fact(Protocol):
@@ -91,12 +106,18 @@ F = TypeVar("F", bound=Fact)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """What is known of one node: every probe's facts, by the probe's name; `unreachable` says why there are none."""
+    """What is known of one node: every probe's facts, by the probe's name; `unreachable` or `failed` say why there are none."""
 
     node: str
     read: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     unreachable: str = ""
+    failed: str = ""
     hint: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the node was looked at."""
+        return not (self.unreachable or self.failed)
 
     def one(self, kind: type[F]) -> F | Unread:
         """Return the fact of that kind, or why there is none."""

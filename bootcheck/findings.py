@@ -11,7 +11,10 @@ _SEVERITY: dict[Verdict, int] = {"pass": 0, "warn": 1, "unknown": 2, "fail": 3}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One judgement: on which node, by which gate, what was measured and wanted, where the wish comes from."""
+    """One judgement: on which node, by which gate, what was measured and wanted, where the wish comes from.
+
+    `settles` marks a failure that stopping the old line or settling memory may cure.
+    """
 
     node: str
     gate: str
@@ -20,6 +23,7 @@ class Finding:
     wanted: str
     origin: str
     hint: str = ""
+    settles: bool = False
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:

@@ -102,6 +102,7 @@ GATES = (
         ),
         reads=reading(Links),
         judge=_judge_addresses,
+        worst="warn",
     ),
     NodeGate(
         name="network-profiles",
@@ -117,5 +118,6 @@ GATES = (
         reads=reading(Profiles),
         judge=_judge_profiles,
         is_optional=True,
+        worst="warn",
     ),
 )

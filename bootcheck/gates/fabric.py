@@ -72,8 +72,16 @@ def _mtu_hint(view: View, wrong: list[End], every: Iterable[End]) -> str:
             )
     if wishes:
         hints.append(advice(view.node.name, wishes))
-        hints.append("sparkctl boot --apply sets a running MTU, until the next reboot")
+    if raised := [end.rail.interface for end in wrong if end.link and _may_be_raised(end, best)]:
+        hints.append(
+            f"sparkctl boot --apply raises the running MTU of {', '.join(raised)} until the next reboot"
+        )
     return "; ".join(hints)
+
+
+def _may_be_raised(end: End, best: int) -> bool:
+    """Whether boot --apply does anything to an end: it raises the inventory's interfaces to what is recommended."""
+    return end.link is not None and end.link.interface == end.rail.interface and end.link.mtu < best
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +186,7 @@ GATES = (
             origin=f"{floors.mtu.value:g}: {floors.mtu.origin}; "
             f"{floors.mtu_recommended.value:g}: {floors.mtu_recommended.origin}",
         ),
-        remedy="give the rail its address and MTU in the node's netplan; sparkctl boot --apply sets a running MTU only",
+        remedy="give the rail its address and MTU in the node's netplan; sparkctl boot --apply raises a running MTU only",
         troubles=(
             "tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#38",
             "NVIDIA/dgx-spark-playbooks#25",

@@ -215,5 +215,6 @@ GATES = (
         "(tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark, reported)",
         troubles=("tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark",),
         judge=_judge_model_filesystem,
+        worst="warn",
     ),
 )

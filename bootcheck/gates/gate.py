@@ -32,7 +32,7 @@ class Scene:
     def answering(self) -> Iterator[tuple[Node, NodeFacts]]:
         """Every node that answered, with its facts."""
         by_name = {node.name: node for node in self.line.nodes}
-        return ((by_name[facts.node], facts) for facts in self.facts if not facts.unreachable)
+        return ((by_name[facts.node], facts) for facts in self.facts if facts.is_known)
 
     def of(self, node: Node) -> NodeFacts:
         """What was found on one node; a node that was not asked is one that does not answer."""
@@ -74,12 +74,16 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a gate saw on one node; `wanted` and `hint` sharpen demand and remedy where they depend on the node."""
+    """What a gate saw on one node; `wanted` and `hint` sharpen demand and remedy where they depend on the node.
+
+    `settles` says of a failure whether settling may cure it, where the gate's own mark does not hold for every case.
+    """
 
     verdict: Verdict
     measured: str
     hint: str = ""
     wanted: str = ""
+    settles: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +93,7 @@ class Gate:
     `troubles` are the public reports that it comes from. `settles` marks a rule that stopping the old line or settling
     memory may satisfy: a boot judges it again after settling, and no other failure lets a boot touch a running line.
     `needs_quiet` marks one whose probe does not run beside a rank: while the line serves, not knowing does not forbid a boot.
+    `worst` is the gravest that it can say. Where that is `warn`, not knowing is no graver: its `unknown` becomes a warning.
     """
 
     name: str
@@ -99,6 +104,7 @@ class Gate:
     troubles: tuple[str, ...] = ()
     settles: bool = False
     needs_quiet: bool = False
+    worst: Literal["warn", "fail"] = "fail"
 
     def findings(self, scene: Scene) -> Iterator[Finding]:
         """Judge the scene."""
@@ -107,14 +113,17 @@ class Gate:
     def finding(self, node: str, scene: Scene, seen: Seen) -> Finding:
         """Join what was seen on a node with what was demanded."""
         demand = self.demand(scene.floors)
+        is_settled = self.settles if seen.settles is None else seen.settles
+        demoted = seen.verdict == "unknown" and self.worst == "warn"
         return Finding(
             node=node,
             gate=self.name,
-            verdict=seen.verdict,
-            measured=seen.measured,
+            verdict="warn" if demoted else seen.verdict,
+            measured=f"could not be read: {seen.measured}" if demoted else seen.measured,
             wanted=seen.wanted or demand.wanted,
             origin=demand.origin,
             hint="" if seen.verdict == "pass" else seen.hint or self.remedy,
+            settles=seen.verdict == "fail" and is_settled,
         )
 
 
@@ -142,11 +151,10 @@ class NodeGate(Gate):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParityGate(Gate):
-    """A rule that all nodes agree; a node that does not gets `verdict`. What could not be read is another gate's."""
+    """A rule that all nodes agree; a node that does not gets the gate's worst. What could not be read is another gate's."""
 
     reads: Callable[[NodeFacts], str | None]
     show: Callable[[str], str] = str
-    verdict: Verdict
 
     def findings(self, scene: Scene) -> Iterator[Finding]:
         """Name each node whose value is not the commonest one; where two values are equally common, every node."""
@@ -161,7 +169,7 @@ class ParityGate(Gate):
         for node, value in found.items():
             seen = Seen(verdict="pass", measured=self.show(value))
             if tied or value != common:
-                seen = Seen(verdict=self.verdict, measured=self.show(value), wanted=wanted)
+                seen = Seen(verdict=self.worst, measured=self.show(value), wanted=wanted)
             yield self.finding(node, scene, seen)
 
 
@@ -191,7 +199,7 @@ def answers(scene: Scene, kind: type[F]) -> tuple[dict[Node, F], tuple[tuple[Nod
 
 def unknown(unread: Unread) -> Seen:
     """Say that an answer could not be read."""
-    hint = _QUIET_FIRST if unread.why.startswith("not run") else _BY_HAND
+    hint = _QUIET_FIRST if unread.is_blind else _BY_HAND
     return Seen(verdict="unknown", measured=describe(unread), hint=hint)
 
 

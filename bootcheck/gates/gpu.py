@@ -6,13 +6,13 @@ bandwidth is no evidence either.
 
 from statistics import median
 
+from bootcheck.gates import engines
 from bootcheck.gates.gate import Demand, NodeGate, Seen, View, reading
 from bootcheck.probes.burn import Burn, Gemv
-from bootcheck.probes.gpu import Gpu, Process, Processes, Throttle
+from bootcheck.probes.gpu import Gpu, Processes, Throttle
+from bootcheck.probes.processes import is_engine
 from sparkctl.units import duration
 
-# vLLM names its workers so (v1/executor/multiproc_executor.py sets the process title).
-_RANK_PROCESS = "VLLM::"
 _HELD = frozenset(
     {"hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "hardware power brake"}
 )
@@ -59,17 +59,16 @@ _LACKING = "this driver does not tell; the burn and the GEMV judge the GPU witho
 def _judge_quiet(processes: Processes, view: View) -> Seen:
     if not processes.running:
         return Seen(verdict="pass", measured="no compute process")
-    ours = [one for one in processes.running if view.is_serving and one.name.startswith(_RANK_PROCESS)]
-    foreign = [one for one in processes.running if one not in ours]
+    ours = tuple(one for one in processes.running if view.is_serving and is_engine(one.name))
+    ending = tuple(one for one in engines.ending(view.facts) if one not in ours)
+    foreign = tuple(one for one in processes.running if one not in (*ours, *ending))
     if foreign:
-        return Seen(verdict="fail", measured=_named(foreign))
-    return Seen(
-        verdict="warn", measured=f"{_named(ours)}, of this line", hint="sparkctl down stops this line"
-    )
-
-
-def _named(processes: list[Process]) -> str:
-    return ", ".join(f"{one.name} (pid {one.pid})" for one in processes)
+        return Seen(verdict="fail", measured=engines.named(foreign))
+    if ending:
+        measured = f"{engines.named(ending)}: gone, and the GPU not given back yet"
+        return Seen(verdict="fail", measured=measured, hint=engines.WAIT, settles=True)
+    hint = "sparkctl down stops this line"
+    return Seen(verdict="warn", measured=f"{engines.named(ours)}, of this line", hint=hint)
 
 
 def _judge_burn(burn: Burn, view: View) -> Seen:
@@ -129,6 +128,7 @@ GATES = (
         ),
         reads=reading(Throttle),
         judge=_judge_throttle,
+        worst="warn",
     ),
     NodeGate(
         name="gpu-quiet",

@@ -69,6 +69,7 @@ def _option(words: list[str], flag: str) -> float | None:
 
 def _judge_killers(table: ProcessTable, view: View) -> Seen:
     seen = [one for running in table.running if (one := _judge_process(running, view))]
+    seen += [one for row in table.unread if (one := _judge_unread(row))]
     for verdict in ("fail", "warn", "pass"):
         worst = [one for one in seen if one.verdict == verdict]
         if worst:
@@ -90,6 +91,16 @@ def _judge_process(running: Running, view: View) -> Seen | None:
                     verdict="warn", measured=f"{killer} (pid {running.pid}): {why}", hint=_LOOK.format(killer)
                 )
     return None
+
+
+def _judge_unread(row: str) -> Seen | None:
+    """A row of ps that cannot be read tells a name at most."""
+    names = [word.rpartition("/")[2] for word in row.split()]
+    name = next((one for one in ("earlyoom", *_UNTOLD) if one in names), None)
+    if name is None:
+        return None
+    measured = f"{name}: its row of ps cannot be read"
+    return Seen(verdict="warn", measured=measured, hint=_LOOK.format(name))
 
 
 def _judge_earlyoom(running: Running, view: View) -> Seen:

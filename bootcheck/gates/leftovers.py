@@ -1,20 +1,16 @@
 """Gates on what is left: containers, engine processes, ports and shared memory that a new boot would trip over. Pure."""
 
-import re
 from collections.abc import Iterator
 
 from bootcheck.facts import Unread
+from bootcheck.gates import engines as engines_of
 from bootcheck.gates.gate import Demand, NodeGate, Seen, View, reading
 from bootcheck.gates.ownership import Ownership
 from bootcheck.probes.container import Container, Containers
-from bootcheck.probes.gpu import Process, Processes
-from bootcheck.probes.listeners import Listener, Listeners, SharedMemory
-from bootcheck.probes.processes import ProcessTable, Running
+from bootcheck.probes.gpu import Processes
+from bootcheck.probes.listeners import Listener, Listeners, SharedMemory, is_everywhere
+from bootcheck.probes.processes import ProcessTable, Running, is_engine
 from sparkctl.units import GIB, duration, gib
-
-# vLLM names its processes so (VLLM::EngineCore, VLLM::Worker_TP0); a brace is what ps puts round one that is ending.
-_ENGINE = re.compile(r"^\[?(VLLM::|EngineCore)")
-_WILDCARDS = frozenset({"0.0.0.0", "::", "[::]", "*", ""})  # noqa: S104  # what others bind to
 
 
 def _judge_leftovers(containers: Containers, _: View) -> Seen:
@@ -30,13 +26,10 @@ def _state(one: Container) -> str:
 
 def _judge_containers(containers: Containers, view: View) -> Seen:
     rivals = _rivals(containers, view)
-    faults = [fault for one in containers.found for fault in _faults_of_rank(one)]
-    faults += [
-        f"{one.name} was restarted {one.restarts} times ({one.restart_policy})"
-        for one in rivals
-        if one.restarts
-    ]
-    again = [f"{one.name} has restart policy {one.restart_policy}" for one in rivals if one.restarts_itself]
+    # A rank that ended is removed by a boot, and a stranger's past restarts harm nobody once it does not come back.
+    faults = [fault for one in containers.found if one.is_alive for fault in _faults_of_rank(one)]
+    faults += [f"{_restarted(one)} ({one.restart_policy})" for one in rivals if one.state == "restarting"]
+    again = [one for one in rivals if one.restarts_itself]
     wide = [
         f"{one.name} may fill {gib(one.shared or 0)} of shared memory"
         for one in rivals
@@ -45,8 +38,9 @@ def _judge_containers(containers: Containers, view: View) -> Seen:
     if faults:
         return Seen(verdict="fail", measured="; ".join(faults), hint=_REGROUP)
     if again or wide:
-        hint = "" if again else "start it with a smaller --shm-size, or stop it while the line serves"
-        return Seen(verdict="warn", measured="; ".join((*again, *wide)), hint=hint)
+        told = [_describe_policy(one) for one in again]
+        hint = _tame(again) or "start it with a smaller --shm-size, or stop it while the line serves"
+        return Seen(verdict="warn", measured="; ".join((*told, *wide)), hint=hint)
     others = len(containers.foreign)
     return Seen(verdict="pass", measured=f"{others} of others, none that wants the GPU and starts by itself")
 
@@ -55,7 +49,27 @@ def _faults_of_rank(one: Container) -> Iterator[str]:
     if one.restarts_itself:
         yield f"{one.name} is a rank with restart policy {one.restart_policy}"
     if one.restarts:
-        yield f"{one.name} was restarted {one.restarts} times"
+        yield _restarted(one)
+
+
+def _restarted(one: Container) -> str:
+    return f"{one.name} was restarted {one.restarts} times"
+
+
+def _describe_policy(one: Container) -> str:
+    past = f" and was restarted {one.restarts} times" if one.restarts and one.is_alive else ""
+    return f"{one.name} ({one.state or 'state not told'}) has restart policy {one.restart_policy}{past}"
+
+
+def _tame(again: list[Container]) -> str:
+    """Say how each stays away: a living one keeps running without its policy, one that ended may go."""
+    living = " ".join(one.name for one in again if one.is_alive)
+    ended = " ".join(one.name for one in again if not one.is_alive)
+    said = (
+        f"docker update --restart=no {living}" if living else "",
+        f"docker rm {ended}, or docker update --restart=no {ended}" if ended else "",
+    )
+    return "; ".join(one for one in said if one)
 
 
 def _rivals(containers: Containers, view: View) -> tuple[Container, ...]:
@@ -70,35 +84,31 @@ def _is_wide(one: Container, view: View) -> bool:
 
 
 def _judge_engines(table: ProcessTable, view: View) -> Seen:
-    engines = [one for one in table.running if _ENGINE.match(one.command)]
-    ending = _ending(table, view)
-    if not engines and not ending:
+    engines = [one for one in table.running if one.is_engine]
+    ending = engines_of.ending(view.facts)
+    if odd := [row for row in table.unread if any(is_engine(word) for word in row.split())]:
+        hint = "run ps -eo pid=,ppid=,etimes=,rss=,args= on the node"
+        return Seen(verdict="unknown", measured=f"a row of ps that cannot be read: {odd[0][:120]}", hint=hint)
+    leaving = [one for one in table.running if one.is_ending]
+    if not engines and not ending and not leaving:
         return Seen(verdict="pass", measured="no engine process")
     owners = Ownership.of(view)
     if owners is None:
-        told = _listed(engines, view) or _listed_on_gpu(ending)
+        told = _listed(engines, view) or engines_of.named((*ending, *leaving))
         return Seen(verdict="unknown", measured=f"{told}: whose they are cannot be told")
     strays = [one for one in engines if not owners.is_ours(one.pid)]
     if strays:
-        return Seen(verdict="fail", measured=_listed(strays, view, owners), hint=_end(strays, owners))
-    if ending and not owners.ranks:
-        hint = "wait some seconds and check again; a GPU that is held for minutes by nothing needs a reboot"
-        measured = f"not released yet: the GPU still lists {_listed_on_gpu(ending)}"
-        return Seen(verdict="fail", measured=measured, hint=hint)
+        # Settling stops this line alone: what is not its own stays.
+        return Seen(
+            verdict="fail",
+            measured=_listed(strays, view, owners),
+            hint=_end(strays, owners),
+            settles=False,
+        )
+    if (ending or leaving) and not owners.ranks:
+        told = f"the GPU still lists {engines_of.named(ending)}" if ending else engines_of.named(leaving)
+        return Seen(verdict="fail", measured=f"not released yet: {told}", hint=engines_of.WAIT)
     return Seen(verdict="pass", measured=f"{len(engines)} engine processes, of this line")
-
-
-def _ending(table: ProcessTable, view: View) -> list[Process]:
-    """Engine processes that the GPU lists and ps does not: gone, and their memory not yet given back."""
-    processes = view.facts.one(Processes)
-    if isinstance(processes, Unread):
-        return []
-    known = {one.pid for one in table.running}
-    return [one for one in processes.running if _ENGINE.match(one.name) and one.pid not in known]
-
-
-def _listed_on_gpu(ending: list[Process]) -> str:
-    return ", ".join(f"{one.name} (pid {one.pid})" for one in ending)
 
 
 def _listed(engines: list[Running], view: View, owners: Ownership | None = None) -> str:
@@ -155,7 +165,7 @@ def _judge_ports(listeners: Listeners, view: View) -> Seen:
 
 def _collides(one: Listener, bind: str) -> bool:
     """Whether a listener is in the way of one that binds there; an empty address is every address."""
-    return one.is_wildcard or bind in _WILDCARDS or one.address == bind
+    return one.is_wildcard or not bind or is_everywhere(bind) or one.address == bind
 
 
 def _judge_shared(shared: SharedMemory, view: View) -> Seen:
@@ -196,9 +206,9 @@ GATES = (
         ),
         remedy="sparkctl down removes them; a boot does so once its checks have passed",
         troubles=("tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark",),
-        settles=True,
         reads=reading(Containers),
         judge=_judge_leftovers,
+        worst="warn",
     ),
     NodeGate(
         name="containers",
@@ -268,5 +278,6 @@ GATES = (
         ),
         reads=reading(SharedMemory),
         judge=_judge_shared,
+        worst="warn",
     ),
 )

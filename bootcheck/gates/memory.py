@@ -187,6 +187,7 @@ GATES = (
         troubles=("tonyd2wild/GLM-5.3-Flash-NVFP4-DFlash2-2x-DGX-Spark#19",),
         reads=reading(MinFree),
         judge=_judge_min_free,
+        worst="warn",
     ),
     NodeGate(
         name="cma",
@@ -213,5 +214,6 @@ GATES = (
         troubles=("tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark (docs/EXL3-TP3.md)",),
         reads=reading(Memory),
         judge=_judge_swap,
+        worst="warn",
     ),
 )

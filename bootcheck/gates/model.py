@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
+from bootcheck.findings import Verdict
 from bootcheck.gates import differences
 from bootcheck.gates.gate import Demand, LineGate, Scene, Seen, answers
 from bootcheck.needs import Needs
@@ -12,6 +14,12 @@ from sparkctl.units import gib
 
 _SERIES = re.compile(r"^(.*-)(\d{1,6})(-of-(\d{1,6}).*)$")
 _MAY_BE_EMPTY = ("__init__.py", ".lock", ".gitkeep", ".gitattributes")
+# What an engine reads of a model's folder: weights and their index, configurations, tokenizer, chat template, the model's own code.
+_WEIGHTS = (".safetensors", ".index.json", ".gguf", ".bin", ".pt", ".pth", ".npz", ".exl3")
+_READ = re.compile(
+    r"(?:.*config[^/]*\.json|params\.json|tokenizer[^/]*|tekken\.json|vocab[^/]*|merges\.txt|.*\.tiktoken|.*\.model"
+    r"|special_tokens_map\.json|added_tokens\.json|chat_template[^/]*|[^/]*\.jinja|[^/]*\.py)$"
+)
 _MOST = 4  # names in one finding
 
 
@@ -36,12 +44,11 @@ def _judge_folder(found: ModelFiles, needs: Needs) -> Seen:
     if not found.files and not found.dangling:
         return Seen(verdict="fail", measured=f"{folder} is empty: is a mount missing?", hint=_MOUNT)
     shown = _shown(found.files)
+    empty = [path for path, size in shown.items() if not size and not path.endswith(_MAY_BE_EMPTY)]
     faults = (
         *_named("unfinished", (path for path in found.files if path.endswith(".incomplete"))),
-        *_named("links to nothing", found.dangling),
-        *_named(
-            "empty", (path for path, size in shown.items() if not size and not path.endswith(_MAY_BE_EMPTY))
-        ),
+        *_named("links to nothing", (path for path in found.dangling if _is_read(path, needs))),
+        *_named("empty", (path for path in empty if _is_read(path, needs))),
         *_named("missing", _missing(shown, needs)),
         *_named("of another size than the manifest says", _missized(shown, needs)),
     )
@@ -51,7 +58,19 @@ def _judge_folder(found: ModelFiles, needs: Needs) -> Seen:
         return Seen(
             verdict="unknown", measured=f"find could not read all of it: {found.refused[0]}", hint=_LOOK
         )
+    strays = (
+        *_named("links to nothing", (path for path in found.dangling if not _is_read(path, needs))),
+        *_named("empty", (path for path in empty if not _is_read(path, needs))),
+    )
+    if strays:
+        return Seen(verdict="warn", measured=f"{'; '.join(strays)}; no engine reads these", hint=_STRAY)
     return Seen(verdict="pass", measured=_sum(found.files))
+
+
+def _is_read(path: str, needs: Needs) -> bool:
+    """Whether an engine reads a file of that name, or the manifest asks for it."""
+    name = path.rpartition("/")[2]
+    return path in needs.files or name.endswith(_WEIGHTS) or _READ.match(name) is not None
 
 
 def _named(what: str, paths: Iterable[str]) -> Iterator[str]:
@@ -95,19 +114,41 @@ def _missized(files: Mapping[str, int], needs: Needs) -> Iterator[str]:
 
 
 def _judge_parity(scene: Scene) -> Iterator[tuple[Node, Seen]]:
-    """Compare names and sizes between nodes; a folder that is not there or empty is the other gate's."""
+    """Compare names and sizes between nodes: what an engine reads must agree, the rest had better.
+
+    A folder that is not there or empty is the other gate's.
+    """
     if not scene.needs.model_folder:
         yield from _elsewhere(scene)
         return
     read, _ = answers(scene, ModelFiles)
     there = {node: found.files for node, found in read.items() if found.files}
-    yield from differences.judge(
-        {node: {path: str(size) for path, size in _shown(files).items()} for node, files in there.items()},
-        verdict="fail",
-        absent_counts=True,
-        tell=lambda node: _sum(there[node]),
-        show=lambda _, size: f"{size} bytes",
-    )
+    tables = {
+        node: {path: str(size) for path, size in _shown(files).items()} for node, files in there.items()
+    }
+
+    def compare(verdict: Verdict, *, is_read: bool) -> dict[Node, Seen]:
+        chosen = {
+            node: {path: size for path, size in table.items() if _is_read(path, scene.needs) is is_read}
+            for node, table in tables.items()
+        }
+        return dict(
+            differences.judge(
+                chosen,
+                verdict=verdict,
+                absent_counts=True,
+                tell=lambda node: _sum(there[node]),
+                show=lambda _, size: f"{size} bytes",
+            )
+        )
+
+    rest = compare("warn", is_read=False)
+    for node, seen in compare("fail", is_read=True).items():
+        other = rest[node]
+        if seen.verdict == "pass" and other.verdict != "pass":
+            yield node, replace(other, measured=f"{other.measured}; no engine reads these", hint=_STRAY)
+        else:
+            yield node, seen
 
 
 def _judge_hashes(scene: Scene) -> Iterator[tuple[Node, Seen]]:
@@ -132,6 +173,7 @@ def _judge_hashes(scene: Scene) -> Iterator[tuple[Node, Seen]]:
 
 _MOUNT = "see findmnt -T on the folder: mount what belongs there (mount -a), or copy the model to the node"
 _LOOK = "list the folder by hand as the user of this check"
+_STRAY = "remove what does not belong to the model, or copy it to every node"
 
 GATES = (
     LineGate(
@@ -155,7 +197,7 @@ GATES = (
         section="parity",
         about="every node has the same files of the model, by name and size",
         demand=lambda _: Demand(
-            wanted="the same names and sizes on every node",
+            wanted="the same names and sizes on every node of what an engine reads; other files only warn",
             origin="each rank reads its part from its own copy; counts may agree where names do not "
             "(JustVugg/colibri#1317, reported)",
         ),

@@ -15,10 +15,11 @@ from bootcheck.probes.processes import ProcessTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """Containers that live on a node, and each process' parent; `line` names whose are ours."""
+    """Containers that live on a node, and each process' parent; `is_whole` is false where some parents are not known."""
 
     containers: Containers
     parents: dict[int, int]
+    is_whole: bool
 
     @classmethod
     def of(cls, view: View) -> Self | None:
@@ -27,7 +28,9 @@ class Ownership:
         if isinstance(containers, Unread):
             return None
         running = () if isinstance(table, Unread) else table.running
-        return cls(containers=containers, parents={one.pid: one.parent for one in running})
+        is_whole = not isinstance(table, Unread) and not table.unread
+        parents = {one.pid: one.parent for one in running}
+        return cls(containers=containers, parents=parents, is_whole=is_whole)
 
     @property
     def ranks(self) -> tuple[Container, ...]:
@@ -45,7 +48,8 @@ class Ownership:
             return False
         if pid is None or not any(rank.pid in self.parents for rank in self.ranks):
             return True
-        return self.container(pid) in self.ranks
+        inside = self.container(pid)
+        return inside in self.ranks or (inside is None and not self.is_whole)
 
     def _ancestry(self, pid: int) -> Iterator[int]:
         """Give the process, its parent and so on. A table that was read while it changed may hold a ring."""

@@ -110,8 +110,8 @@ def _port_fault(rail: Rail, hcas: Hcas, view: View) -> tuple[str, str] | None:
         remedy = "set the port to Ethernet: mlxconfig, LINK_TYPE_P1=2, then a reboot"
         return f"{_describe(port)}: link layer {port.link_layer}, wanted {_ETHERNET}", remedy
     remedy = (
-        f"give {rail.interface} an MTU of {view.floors.mtu.value:g} or more, then take the link down and up: "
-        "RoCE's MTU is the largest of 256 to 4096 that fits the interface's"
+        f"give {rail.interface} an MTU of {view.floors.mtu.value:g} or more, as boot --apply does until the next reboot: "
+        "RoCE's MTU follows it, the largest of 256 to 4096 that fits"
     )
     if port.active_mtu < view.floors.roce_mtu.value:
         return _describe(port), remedy
@@ -161,7 +161,7 @@ GATES = (
             wanted=f"active Ethernet ports with an active MTU of at least {floors.roce_mtu.value:g}, the same on all ranks",
             origin=floors.roce_mtu.origin,
         ),
-        remedy="raise the interface's MTU, then take the link down and up",
+        remedy="raise the interface's MTU, which RoCE's follows; sparkctl boot --apply does so until the next reboot",
         troubles=("0xSero/local-ai-registry PR#55", "NVIDIA/dgx-spark-playbooks PR#103"),
         reads=reading(Hcas),
         judge=_judge_ports,
@@ -178,6 +178,6 @@ GATES = (
         remedy="bring the node to the firmware of the others (fwupdmgr)",
         troubles=("NVIDIA/open-gpu-kernel-modules#1358",),
         reads=_firmware,
-        verdict="warn",
+        worst="warn",
     ),
 )

@@ -127,6 +127,7 @@ GATES = (
             "MiaAI-Lab/Qwen3.8-Flash-Next-Dual-DGX-Sparks#3",
         ),
         judge=_judge_nccl_conf,
+        worst="warn",
     ),
     LineGate(
         name="ptxas",

@@ -1,15 +1,20 @@
 """Gates on security: who can reach the API and the rendezvous, and which secrets stand where others read them. Pure."""
 
+import json
+import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from bootcheck import redact
 from bootcheck.gates.gate import Demand, LineGate, NodeGate, Scene, Seen, View, answers, reading
 from bootcheck.probes.container import Containers
-from bootcheck.probes.listeners import Listener, Listeners
+from bootcheck.probes.listeners import Listener, Listeners, is_everywhere
 from sparkctl.line import Node
 
-_EVERYWHERE = frozenset({"0.0.0.0", "::", "[::]", "*"})  # noqa: S104  # what the inventory must not say
 _SSH = 22
+_LEAST = 8  # figures: fewer of them in a flag's value are a number, and no key
+# Names of a tokenizer's marks: pad_token_id, --hf-overrides.eos_token_id, bos_token, stop_token_ids.
+_MARK = re.compile(r"(?i)(?:token[_-]ids?|(?:^|[._-])(?:bos|eos|pad|mask|unk|sep|cls)[_-]token)$")
 _FIREWALL = "let only the fabric reach it (ufw allow from FABRIC/24 to any port PORT)"
 _BIND = "give the line an api_host in the inventory; --api-key guards only the /v1 paths, /metrics and others stay open"
 
@@ -22,7 +27,7 @@ def _judge_listeners(listeners: Listeners, view: View) -> Seen:
     meeting = [one for one in wide if one.port == line.master_port]
     others = [one for one in wide if one not in api and one not in meeting]
     told = [f"the API's port is open to all: {one.shown}" for one in api]
-    if is_head and not api and line.api_host in _EVERYWHERE:
+    if is_head and not api and is_everywhere(line.api_host):
         told.append(f"the inventory lets the API listen on {line.api_host}:{line.api_port}")
     hints = [_BIND] if told else []
     told += [f"the rendezvous' port is open to all: {one.shown}" for one in meeting]
@@ -79,11 +84,39 @@ def _flags(words: Iterable[str]) -> Iterator[str]:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    return (
-        (bool(name) and redact.names_a_secret(name))
-        or redact.text(value) != value
-        or redact.WITHHELD in value
+    """Whether a value is a secret, by its name or its own shape; of a JSON document, whether one within it is."""
+    try:
+        told: Any = json.loads(value)
+    except (ValueError, RecursionError):
+        told = value
+    is_number = isinstance(told, int | float) and len(value) < _LEAST
+    return any(
+        _is_secret_leaf(*leaf)
+        for leaf in _leaves(name, told if isinstance(told, dict | list) or is_number else value)
     )
+
+
+def _leaves(name: str, told: Any) -> Iterator[tuple[str, Any]]:
+    """Give every plain value of a document with the nearest name above it."""
+    match told:
+        case dict():
+            for key, one in told.items():
+                yield from _leaves(str(key), one)
+        case list():
+            for one in told:
+                yield from _leaves(name, one)
+        case _:
+            yield name, told
+
+
+def _is_secret_leaf(name: str, value: object) -> bool:
+    """Say it of one value. Numbers are none, nor are the marks of a tokenizer, which have `token` in their names."""
+    if not isinstance(value, str):
+        return False
+    if redact.text(value) != value:
+        return True
+    is_named = redact.names_a_secret(name) or redact.WITHHELD in value
+    return bool(value) and is_named and not _MARK.search(name)
 
 
 def _variables(where: str, environment: Iterable[tuple[str, str]]) -> list[str]:
@@ -111,6 +144,7 @@ GATES = (
         ),
         reads=reading(Listeners),
         judge=_judge_listeners,
+        worst="warn",
     ),
     LineGate(
         name="secrets",

@@ -94,7 +94,7 @@ GATES = (
         remedy="bring the node to the kernel of the others",
         troubles=("NVIDIA/open-gpu-kernel-modules#1358", "MiaAI-Lab/DeepSeek-v4.1-Flash-DGX-Sparks#14"),
         reads=_telling(Kernel, lambda kernel: kernel.release),
-        verdict="warn",
+        worst="warn",
     ),
     ParityGate(
         name="driver-parity",
@@ -107,7 +107,7 @@ GATES = (
         remedy="bring the node to the driver of the others",
         troubles=("tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark#1",),
         reads=_telling(Gpu, lambda gpu: gpu.driver),
-        verdict="warn",
+        worst="warn",
     ),
     ParityGate(
         name="docker-parity",
@@ -120,7 +120,7 @@ GATES = (
         remedy="bring the node to the docker of the others",
         troubles=("NVIDIA/open-gpu-kernel-modules#1358",),
         reads=_telling(Docker, lambda docker: docker.version),
-        verdict="warn",
+        worst="warn",
     ),
     ParityGate(
         name="bios-parity",
@@ -134,6 +134,6 @@ GATES = (
         remedy="bring the node to the BIOS of the others (fwupdmgr update on DGX OS)",
         troubles=("tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark#1", "NVIDIA/open-gpu-kernel-modules#1358"),
         reads=_telling(Bios, lambda bios: f"{bios.version} ({bios.product or 'product not told'})"),
-        verdict="warn",
+        worst="warn",
     ),
 )

@@ -134,6 +134,7 @@ GATES = (
         troubles=("NVIDIA/dgx-spark-playbooks#108",),
         reads=reading(Ports),
         judge=_judge_speed,
+        worst="warn",
     ),
     NodeGate(
         name="transfer",

@@ -21,7 +21,7 @@ from bootcheck.probes import (
     software,
     transfer,
 )
-from bootcheck.probes.probe import Probe, Target
+from bootcheck.probes.probe import Probe, Target, was_cut
 
 __all__ = ["PROBES", "Probe", "Target", "find", "lasting", "loading", "parse", "requested"]
 
@@ -71,5 +71,15 @@ def parse(record: Record) -> object:
         return Unread(probe=record.probe, why="no probe of this name", seen=record.stdout)
     if record.rc is None or record.rc in {124, 127}:
         why = record.stderr.strip() or "not run"
-        return Unread(probe=record.probe, why=why, seen=record.stdout, lacks_tool=record.rc == 127)
+        return Unread(
+            probe=record.probe,
+            why=why,
+            seen=record.stdout,
+            lacks_tool=record.rc == 127,
+            is_blind=record.rc is None,
+        )
+    if was_cut(record.stdout):
+        return Unread(
+            probe=record.probe, why="longer than what is kept of a text, and cut", seen=record.stdout
+        )
     return probe.parse(record)

@@ -13,9 +13,17 @@ from typing import Any, ClassVar
 from bootcheck.facts import Record, Unread
 from bootcheck.probes.probe import Argv, Probe
 
-# A container outlives a docker client that was ended, and its first process ignores SIGTERM and SIGALRM as long as it has no
-# handler of its own. faulthandler's thread ends it from within, even while Python waits inside CUDA.
-WATCHDOG = "import faulthandler; faulthandler.dump_traceback_later(100, exit=True)\n"
+
+def watchdog(limit_s: int) -> str:
+    """Return the first line of a script that runs in a container: it ends after so many seconds, whatever it waits for.
+
+    A container outlives a docker client that was ended, and its first process ignores SIGTERM and SIGALRM as long as it has no
+    handler of its own. faulthandler's thread ends it from within, even while Python waits inside CUDA.
+    """
+    return f"import faulthandler; faulthandler.dump_traceback_later({limit_s}, exit=True)\n"
+
+
+WATCHDOG = watchdog(100)
 
 # nvidia-smi may block for a quarter of an hour on a sick node, so each reading has a limit. The power meter follows a load with
 # 1 to 1.5 s of delay (RobTand/prismaquant#488, reported), so nothing counts before two seconds are over.

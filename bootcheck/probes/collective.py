@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from bootcheck.facts import Record, Unread
 from bootcheck.probes import nccl
 from bootcheck.probes.burn import WATCHDOG, answer, container_argv, count, rates
-from bootcheck.probes.probe import Argv, Probe, Target
+from bootcheck.probes.probe import MEET_S, Argv, Probe, Target
 from sparkctl.line import Line
 from sparkctl.units import GIB
 
@@ -25,7 +25,7 @@ import ctypes, json, sys, time, torch
 import torch.distributed as dist
 from datetime import timedelta
 rank, world, port, most = (int(sys.argv[place]) for place in (1, 2, 4, 5))
-wait_s, spend_s, began = 45.0, 8.0, time.monotonic()
+wait_s, spend_s, began = MEET_S, 8.0, time.monotonic()
 def tell(**found):
     ctypes.CDLL(None).fflush(None)
     print(chr(10) + json.dumps({"probe": "collective", "ranks": world, "bytes": 0, "busbw_gb_s": []} | found), flush=True)
@@ -72,7 +72,7 @@ for one in range(world):
 time.sleep(1 if rank == 0 else 0)
 tell(bytes=size, busbw_gb_s=[round(size * (world - 1) / world / one / 1e9, 3) for one in spent], wrong=wrong)
 dist.destroy_process_group()
-"""
+""".replace("MEET_S", f"{MEET_S}")
 )
 
 # What the ranks' NCCL and the libraries it comes from depend on. Where its log goes is ours to say.

@@ -166,23 +166,29 @@ def _container(told: Any) -> Container:
         name=str(told["Name"]).removeprefix("/"),
         image=str(config.get("Image") or ""),
         state=str(state.get("Status") or ""),
-        pid=int(state.get("Pid") or 0),
-        exit_code=None if state.get("ExitCode") is None else int(state["ExitCode"]),
+        pid=_count(state.get("Pid") or 0),
+        exit_code=None if state.get("ExitCode") is None else _count(state["ExitCode"]),
         started=_moment(state.get("StartedAt")),
         **{
             name: str(labels.get(f"sparkctl.{name}", ""))
             for name in ("line", "rank", "boot", "digest", "probe")
         },
         restart_policy=str(policy.get("Name") or ""),
-        restarts=int(told.get("RestartCount") or 0),
+        restarts=_count(told.get("RestartCount") or 0),
         is_oom_killed=state.get("OOMKilled") is True,
         uses_gpu=_uses_gpu(host),
         network=str(host.get("NetworkMode") or ""),
         ipc=str(host.get("IpcMode") or ""),
-        shared=None if host.get("ShmSize") is None else int(host["ShmSize"]),
+        shared=None if host.get("ShmSize") is None else _count(host["ShmSize"]),
         env=dict(_pairs(config.get("Env") or ())),
         mounts=tuple(_bind(one) for one in told.get("Mounts") or ()),
     )
+
+
+def _count(told: Any) -> int:
+    if type(told) is not int or not 0 <= told < 2**60:
+        raise ValueError(f"{told!r} is no count")
+    return told
 
 
 def _moment(text: Any) -> str:

@@ -11,11 +11,11 @@ from bootcheck.probes.probe import Argv, Probe, Target
 
 # An IPv4 header is 20 bytes, an ICMP echo header 8.
 HEADERS = 28
-# The loopback interface has the largest MTU there is.
-_MOST_MTU = 65536
+# The kernel's own type for an MTU is 32 bits wide; some interfaces that carry no IP have 0.
+_MOST_MTU = 2**32 - 1
 
-_COUNTS = re.compile(r"(\d{1,9}) packets transmitted, (\d{1,9}) (?:packets )?received")
-_LOCAL = re.compile(r"local error: message too long, mtu[=:]\s*(\d{1,9})", re.IGNORECASE)
+_COUNTS = re.compile(r"(?<![\d.,-])(\d{1,9}) packets transmitted, (\d{1,9}) (?:packets )?received")
+_LOCAL = re.compile(r"local error: message too long, mtu[=:]\s*(\d{1,9})(?![\d.,])", re.IGNORECASE)
 _TOLD = re.compile(r"^(?:From \S+ icmp_seq=\d+|ping: (?:connect|sendmsg):) (\S.*?)\s*$", re.MULTILINE)
 _ODD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
@@ -100,9 +100,12 @@ def ping_argv(address: str, mtu: int) -> tuple[str, ...]:
 
 
 def parse_links(record: Record) -> Links | Unread:
-    """Read `ip -j addr`; every node has at least its loopback interface."""
+    """Read `ip -j addr`; every node has at least its loopback interface.
+
+    An entry that does not fit is passed over where it has no IPv4 address: it is no rail, and stands in no rail's way.
+    """
     try:
-        links = tuple(_link(one) for one in json.loads(record.stdout))
+        links = tuple(link for one in json.loads(record.stdout) if (link := _link_or_none(one)))
     except _ODD:
         links = ()
     if not links:
@@ -110,9 +113,18 @@ def parse_links(record: Record) -> Links | Unread:
     return Links(interfaces=links)
 
 
+def _link_or_none(told: Any) -> Link | None:
+    try:
+        return _link(told)
+    except _ODD:
+        if any(":" not in str(one["local"]) for one in told.get("addr_info", ()) if "local" in one):
+            raise
+        return None
+
+
 def _link(told: Any) -> Link:
     mtu = told["mtu"]
-    if not isinstance(mtu, int) or not 0 < mtu <= _MOST_MTU:
+    if type(mtu) is not int or not 0 <= mtu <= _MOST_MTU:
         raise ValueError(f"{mtu!r} is no MTU")
     return Link(
         interface=str(told["ifname"]),

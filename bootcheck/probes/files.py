@@ -81,14 +81,18 @@ def parse_mounts(record: Record) -> Sources | Unread:
 
 
 def parse_filesystem(record: Record) -> Filesystem | Unread:
-    """Read `findmnt -J ... -T PATH`, or the plain table of a findmnt that knows no JSON; the path is the last word."""
+    """Read `findmnt -J ... -T PATH`, or a plain table of several file systems; the path is the last word.
+
+    findmnt follows links and answers for what the path leads to: /data for /srv/models/M, when that is a link to /data/M. Only in a
+    table, which may be that of every file system, the path has to be looked up.
+    """
     path = record.argv[-1]
-    rows = _json_rows(record.stdout) or _table_rows(record.stdout)
-    covering = [row for row in rows if _covers(row["target"], path)]
-    if not covering:
+    rows = _json_rows(record.stdout)
+    covering = rows or [row for row in _table_rows(record.stdout) if _covers(row["target"], path)]
+    if not covering or (rows and record.rc != 0):
         why = record.stderr.strip() or "no file system that covers the path in findmnt's output"
         return Unread(probe=record.probe, why=why, seen=record.stdout)
-    row = max(covering, key=lambda one: len(one["target"]))
+    row = covering[-1] if rows else max(covering, key=lambda one: len(one["target"]))
     return Filesystem(
         path=path, target=row["target"], source=row["source"], kind=row["fstype"], options=row["options"]
     )

@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bootcheck.facts import Record, Unread
-from bootcheck.probes.probe import Probe
+from bootcheck.probes.probe import Probe, ends_early
 
 _FIELDS = (
     "name",
     "driver_version",
     "pstate",
     "clocks.current.sm",
-    "clocks.max.sm",
     "power.draw",
     "temperature.gpu",
     "utilization.gpu",
-    "clocks_event_reasons.active",
 )
 _COUNTERS = ("sw_power_cap", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 _THROTTLE_FIELDS = (
@@ -32,6 +30,7 @@ PROCESSES_ARGV = ("nvidia-smi", "--query-compute-apps=pid,process_name,used_gpu_
 
 _UNIT = re.compile(r"\s*\[[^\]]*\]$")
 _NUMBER = re.compile(r"^(\d{1,15}(?:\.\d{1,6})?)\s*(?:MHz|W|%|MiB|us)?$", re.ASCII)
+_MEMORY = re.compile(r"^(?:\d+ MiB|\[[^\]]*\]|N/A)$", re.ASCII)
 _MASK = re.compile(r"^0x[0-9a-fA-F]{1,16}$")
 _PID = re.compile(r"^\d{1,10}$", re.ASCII)
 _MIB = 1024**2
@@ -104,7 +103,7 @@ class Processes:
 def parse_gpu(record: Record) -> Gpu | Unread:
     """Read the one row of `nvidia-smi --query-gpu=... --format=csv`; `[N/A]` is None."""
     row = _row(record.stdout, _FIELDS)
-    if row is None:
+    if row is None or ends_early(record):
         return _unread(record, "not the fields that were asked for")
     return Gpu(
         name=row["name"],
@@ -130,7 +129,7 @@ def parse_throttle(record: Record) -> Throttle | Unread:
             lacking=said,
         )
     row = _row(record.stdout, _THROTTLE_FIELDS)
-    if row is None:
+    if row is None or ends_early(record):
         return _unread(record, "not the fields that were asked for")
     mask, *counters = (row[name] for name in _THROTTLE_FIELDS)
     spent = [_number(cell) for cell in counters]
@@ -147,14 +146,14 @@ def parse_throttle(record: Record) -> Throttle | Unread:
 def parse_processes(record: Record) -> Processes | Unread:
     """Read `nvidia-smi --query-compute-apps=...`; a header alone means that nothing runs."""
     header, *lines = record.stdout.strip("\n").split("\n")
-    if not header.startswith("pid, process_name, used_gpu_memory"):
-        return _unread(record, "no header of --query-compute-apps")
+    if not header.startswith("pid, process_name, used_gpu_memory") or ends_early(record):
+        return _unread(record, "no header of --query-compute-apps, or half a line at its end")
     found = []
     for line in lines:
         # A process may have commas in its name; the first and the last cell have none.
         pid, _, rest = line.partition(", ")
         name, comma, size = rest.rpartition(", ")
-        if not comma or not _PID.match(pid):
+        if not comma or not _PID.match(pid) or not _MEMORY.match(size.strip()):
             return _unread(record, f"{line[:80]!r} is no process")
         memory = _number(size.strip())
         found.append(
@@ -164,11 +163,15 @@ def parse_processes(record: Record) -> Processes | Unread:
 
 
 def _row(text: str, fields: tuple[str, ...]) -> dict[str, str] | None:
-    """Return the first GPU's row of nvidia-smi's CSV by field, without units in the names; None when it is another table."""
+    """Return the first GPU's row of nvidia-smi's CSV by field, without units in the names; None when it is another table.
+
+    Further columns do no harm: bundles of other versions have them.
+    """
     lines = [[cell.strip() for cell in line.split(",")] for line in text.strip().splitlines()]
-    if len(lines) < 2 or tuple(_UNIT.sub("", cell) for cell in lines[0]) != fields:
+    names = [_UNIT.sub("", cell) for cell in lines[0]] if lines else []
+    if len(lines) < 2 or len(lines[1]) != len(names) or not set(fields) <= set(names):
         return None
-    return dict(zip(fields, lines[1], strict=True)) if len(lines[1]) == len(fields) else None
+    return dict(zip(names, lines[1], strict=True))
 
 
 def _number(cell: str) -> float | None:
@@ -191,7 +194,7 @@ PROBES = (
     Probe(
         name="gpu",
         moves=True,
-        about="driver, clocks, power, temperature, throttle reasons",
+        about="driver, clock, power, temperature",
         argvs=lambda _: (GPU_ARGV,),
         parse=parse_gpu,
         limit_s=10,

@@ -5,16 +5,23 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bootcheck.facts import Record, Unread
-from bootcheck.probes.probe import Probe
+from bootcheck.probes.probe import Probe, ends_early
 from sparkctl.units import KIB
 
 _SOCKET = re.compile(r"^LISTEN\s+\d+\s+\d+\s+(\S+):(\d{1,5})\s+\S+(?:\s+users:\((.*)\))?\s*$")
 _USER = re.compile(r'\("((?:[^"\\]|\\.)*)",pid=(\d{1,18}),fd=\d+\)')
-_WILDCARDS = frozenset({"0.0.0.0", "*", "[::]", "::"})  # noqa: S104  # what a socket is bound to, not what we bind
+_EVERYWHERE = frozenset({"0.0.0.0", "*", "[::]", "::"})  # noqa: S104  # what a socket is bound to, not what we bind
 _TOTAL = re.compile(r"^total (\d{1,18})$")
 _SEGMENT = re.compile(
     r"^[-dlpscb][-rwxsStT]{9}[.+@]?\s+\d+\s+(\S+)\s+\S+\s+(\d{1,18})\s+\S+\s+\S+\s+\S+\s+(.+)$"
 )
+# A device has two numbers where a size stands, and takes no memory; of what may not be looked at ls knows nothing.
+_SIZELESS = re.compile(r"^(?:[cb][-rwxsStT]{9}[.+@]?\s+\d+\s+\S+\s+\S+\s+\d+,\s+\d+\s+\S|[-dlpscb]\?{9}\s)")
+
+
+def is_everywhere(address: str) -> bool:
+    """Whether a socket of that address is reached on every address of its node."""
+    return address in _EVERYWHERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +36,7 @@ class Listener:
     @property
     def is_wildcard(self) -> bool:
         """Whether it listens on every address of the node."""
-        return self.address in _WILDCARDS
+        return is_everywhere(self.address)
 
     @property
     def shown(self) -> str:
@@ -93,9 +100,10 @@ def parse_shared_memory(record: Record) -> SharedMemory | Unread:
     """Read `ls -l /dev/shm`; its total is in KiB, and a hole in a file does not count."""
     lines = [line for line in record.stdout.splitlines() if line.strip()]
     total = _TOTAL.match(lines[0]) if lines else None
-    rows = [_SEGMENT.match(line) for line in lines[1:]]
-    if not total or not all(rows):
-        strange = next((line for line, row in zip(lines[1:], rows, strict=True) if not row), record.stdout)
+    sized = [line for line in lines[1:] if not _SIZELESS.match(line)]
+    rows = [_SEGMENT.match(line) for line in sized]
+    if not total or not all(rows) or ends_early(record):
+        strange = next((line for line, row in zip(sized, rows, strict=True) if not row), record.stdout)
         why = record.stderr.strip() or "not the rows of ls -l"
         return Unread(probe=record.probe, why=why, seen=strange)
     segments = tuple(Segment(name=row[3], owner=row[1], size=int(row[2])) for row in rows if row)

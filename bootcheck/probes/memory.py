@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bootcheck.facts import Record, Unread
-from bootcheck.probes.probe import Probe
+from bootcheck.probes.probe import Probe, ends_early
 from sparkctl.units import KIB
 
 # Eighteen digits hold any number a kernel can print; a longer one is no number.
 _ROW = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d{1,18}) kB$", re.MULTILINE | re.ASCII)
 _WANTED = ("MemTotal", "MemFree", "MemAvailable", "Cached")
-_ZONE = re.compile(r"^Node +\d{1,4}, zone +(\w+)((?: +\d{1,18})+)\s*$", re.ASCII)
+_ZONE = re.compile(r"^(Node +\d{1,4}, zone +\w+)((?: +\d{1,18})+)\s*$", re.ASCII)
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 
 
@@ -95,11 +95,13 @@ def parse_meminfo(record: Record) -> Memory | Unread:
 
 
 def parse_blocks(record: Record) -> Blocks | Unread:
-    """Read `cat /proc/buddyinfo`: a zone a line, each with the same number of sizes."""
+    """Read `cat /proc/buddyinfo`: a zone a line, each once and with the same number of sizes."""
     zones = [_ZONE.match(line) for line in record.stdout.splitlines() if line.strip()]
     counts = [[int(one) for one in zone[2].split()] for zone in zones if zone]
+    names = {zone[1] for zone in zones if zone}
     # A kernel has at least eleven sizes (MAX_ORDER 10); fewer means a line that was cut.
-    if not counts or len(counts) != len(zones) or {len(one) for one in counts} != {max(11, len(counts[0]))}:
+    sizes = {len(one) for one in counts}
+    if ends_early(record) or len(names) != len(zones) or len(sizes) != 1 or min(sizes) < 11:
         return _unread(record, "not the zones of /proc/buddyinfo")
     return Blocks(free=tuple(sum(column) for column in zip(*counts, strict=True)))
 
@@ -115,7 +117,7 @@ def parse_page_size(record: Record) -> PageSize | Unread:
 def parse_min_free(record: Record) -> MinFree | Unread:
     """Read `cat /proc/sys/vm/min_free_kbytes`."""
     kept = _whole_number(record.stdout)
-    if kept is None:
+    if kept is None or ends_early(record):
         return _unread(record, "not a number of KiB")
     return MinFree(kept=kept * KIB)
 

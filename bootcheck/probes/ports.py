@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bootcheck.facts import Record, Unread
-from bootcheck.probes.probe import Argv, Probe, Target
+from bootcheck.probes.probe import Argv, Probe, Target, ends_early
 
 _VALUE = re.compile(r"^/sys/class/net/([^/\s]+)/(phys_port_name|speed):(\S+)\s*$")
 _REFUSED = re.compile(r"^grep: /sys/class/net/([^/\s]+)/(?:phys_port_name|speed): ", re.MULTILINE)
@@ -76,8 +76,7 @@ def parse_ports(record: Record) -> Ports | Unread:
     refused = _REFUSED.findall(record.stderr)
     found = {(value[1], value[2]): value[3] for value in values if value}
     # Half a line at the end would pass for a lower speed.
-    is_cut = bool(record.stdout) and not record.stdout.endswith("\n")
-    if is_cut or len(found) != len(values) or not (found or refused):
+    if ends_early(record) or len(found) != len(values) or not (found or refused):
         why = record.stderr.strip() or "not the lines of grep -H"
         return Unread(probe=record.probe, why=why, seen=record.stdout)
     names = dict.fromkeys([*(name for name, _ in found), *refused])

@@ -1,5 +1,6 @@
 """What a probe is: a command for each node, its limits, and a pure parser of what it printed."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -10,6 +11,23 @@ from bootcheck.needs import Needs
 from sparkctl.line import Line, Node
 
 Argv = tuple[str, ...]
+
+# Nodes come some seconds apart to a probe that needs them all, after others that load them: a cold image or GPU takes its time.
+# How long each waits for the others, in s; ours, chosen.
+MEET_S = 45.0
+
+
+_CUT = re.compile(r"\n\[cut: \d+ more bytes\]\n\Z", re.ASCII)
+
+
+def was_cut(text: str) -> bool:
+    """Whether a text was longer than what is kept of one; spark_command then says so at its end."""
+    return _CUT.search(text) is not None
+
+
+def ends_early(record: Record) -> bool:
+    """Whether the text ends in the middle of a line, where half a value would pass for a whole one."""
+    return bool(record.stdout) and not record.stdout.endswith("\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from ipaddress import IPv6Address
 from typing import ClassVar
 
 from bootcheck.facts import Record, Unread
-from bootcheck.probes.probe import Argv, Probe, Target
+from bootcheck.probes.probe import Argv, Probe, Target, ends_early
 
 ROCE_V2 = "RoCE v2"
 
@@ -120,7 +120,7 @@ def parse_hcas(record: Record) -> Hcas | Unread:
         ports = tuple(port for block in blocks[1:] for port in _ports(block))
     except ValueError as fault:
         return Unread(probe=record.probe, why=str(fault), seen=record.stdout)
-    if not ports or blocks[0].strip() or _is_cut(record):
+    if not ports or blocks[0].strip() or ends_early(record):
         why = record.stderr.strip() or "not the devices of ibv_devinfo"
         return Unread(probe=record.probe, why=why, seen=record.stdout)
     return Hcas(ports=ports)
@@ -164,7 +164,7 @@ def parse_gids(record: Record) -> GidTable | Unread:
     absent, emptied = bool(_ABSENT.search(record.stderr)), bool(_EMPTIED.search(record.stderr))
     if (
         place is None
-        or _is_cut(record)
+        or ends_early(record)
         or len(read) != len(rows)
         or not all(
             _GID.fullmatch(text) and ("gid_attrs/types", index) in read for index, text in gids.items()
@@ -192,15 +192,10 @@ def parse_gids(record: Record) -> GidTable | Unread:
 def parse_pairs(record: Record) -> Pairs | Unread:
     """Read `ibdev2netdev` by its words: how it pads its columns differs between releases."""
     rows = [_PAIR.match(line) for line in record.stdout.splitlines() if line.strip()]
-    if not rows or not all(rows) or _is_cut(record):
+    if not rows or not all(rows) or ends_early(record):
         why = record.stderr.strip() or "not the pairs of ibdev2netdev"
         return Unread(probe=record.probe, why=why, seen=record.stdout)
     return Pairs(found=tuple(Pair(hca=row[1], interface=row[3], is_up=row[4] == "Up") for row in rows if row))
-
-
-def _is_cut(record: Record) -> bool:
-    """Whether the text ends in the middle of a line, where half a value would pass for a whole one."""
-    return bool(record.stdout) and not record.stdout.endswith("\n")
 
 
 def _tables(target: Target) -> tuple[Argv, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from bootcheck.facts import Record, Unread
+from bootcheck.probes.burn import watchdog
 from bootcheck.probes.probe import Probe, Target
 
 # Of the recipe's environment only what decides which library or tool is loaded: the rest is nobody's business here.
@@ -25,9 +26,10 @@ _TARGET = re.compile(r"\bsm_\d+[af]?\b")
 
 # NCCL: every libnccl that the loader could take, by content (same version, other binary: vllm-project/vllm#42354).
 # ptxas: the one that Triton takes for Blackwell; newer releases have a binary and a variable of their own for it (triton/knobs.py).
-RUNTIME_SCRIPT = """
-import glob, hashlib, importlib.util, json, os, re, shutil, signal, subprocess, sys
-signal.alarm(55)  # a container outlives a docker client that was ended
+RUNTIME_SCRIPT = (
+    watchdog(55)
+    + """
+import glob, hashlib, importlib.util, json, os, re, shutil, subprocess, sys
 env = os.environ.get
 def said(*argv):
     try:
@@ -73,6 +75,7 @@ print(json.dumps({
     "model_entries": len(os.listdir(model)) if os.path.isdir(model) else int(os.path.isfile(model)),
 }))
 """
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +107,7 @@ class Runtime:
     @property
     def targets(self) -> frozenset[str]:
         """The GPUs that ptxas assembles for: `sm_121a` and so on."""
-        refused = "not defined" in self.ptxas
-        return frozenset() if refused else frozenset(_TARGET.findall(self.ptxas))
+        return frozenset(_TARGET.findall(self.ptxas))
 
 
 def runtime_argv(target: Target) -> tuple[str, ...]:
@@ -154,16 +156,22 @@ def parse_runtime(record: Record) -> Runtime | Unread:
             nccl_conf=None if conf is None else str(conf),
             ptxas=str(answer["ptxas"]).strip(),
             model_exists=answer["model_exists"] is True,
-            model_entries=int(answer["model_entries"]),
+            model_entries=_count(answer["model_entries"]),
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return Unread(probe=record.probe, why="not the JSON line of the look inside", seen=record.stdout)
 
 
+def _count(told: Any) -> int:
+    if type(told) is not int or told < 0:
+        raise ValueError(f"{told!r} is no count")
+    return told
+
+
 def _complaints(stderr: str) -> Iterator[str]:
-    """Give the lines that say something, docker's own refusal first and its advice to read the help never."""
+    """Give the lines that say something, docker's own refusal and the watchdog first, and docker's advice to read the help never."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip() and "--help" not in line]
-    yield from (line for line in lines if line.lower().startswith(("docker:", "exec ")))
+    yield from (line for line in lines if line.lower().startswith(("docker:", "exec ", "timeout (")))
     yield from reversed(lines)
 
 

@@ -11,16 +11,14 @@ from ipaddress import IPv4Address, IPv4Interface
 from typing import Any, ClassVar
 
 from bootcheck.facts import Record, Unread
-from bootcheck.probes.probe import Argv, Probe, Target
+from bootcheck.probes.probe import MEET_S, Argv, Probe, Target
 from sparkctl.line import Line, Node, Rail
 from sparkctl.units import GIB
 
 MARKER = "sparkctl-transfer"
 
-# Nodes come to it a few seconds apart, after other probes that load them: each waits so long for its neighbours.
-_WAIT_S = 20
 _STALL_S = 5
-_LIMIT_S = 40
+_LIMIT_S = round(MEET_S) + 25
 # One TCP stream does not fill a rail. The best of several short bursts counts: a burst that the node's own processors
 # held up says nothing of the link, and no burst over a degraded link is fast.
 _STREAMS, _BURSTS, _BURST_S = 4, 6, 0.15
@@ -188,7 +186,7 @@ def transfer_argv(line: Line, node: Node) -> tuple[str, ...]:
         "burst_s": _BURST_S,
         "most_bytes": _MOST_BYTES,
         "share": _MOST_SHARE,
-        "wait_s": _WAIT_S,
+        "wait_s": MEET_S,
         "stall_s": _STALL_S,
         "limit_s": _LIMIT_S,
     }

@@ -2,16 +2,13 @@
 
 import importlib
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rehearsal.containers import Container, find
-from rehearsal.faces import docker_end, docker_image, docker_old, docker_view, standing
+from rehearsal.containers import find
+from rehearsal.faces import docker_end, docker_image, docker_log, docker_old, docker_view, standing
 from rehearsal.faces.standing import Shown
 from rehearsal.node import Node, read
-
-_POLL_S = 0.05
 
 
 def answer(root: Path, _name: str, arguments: list[str]) -> int:
@@ -113,8 +110,9 @@ def _image(node: Node, arguments: list[str]) -> int:
 
 
 def _logs(node: Node, arguments: list[str]) -> int:
-    valued = {"--tail": "tail", "-n": "tail"}
-    options, names = docker_view.split("logs", arguments, valued, {"-f": "follow", "--follow": "follow"})
+    valued = {"--tail": "tail", "-n": "tail", "--since": "since"}
+    bare = {"-f": "follow", "--follow": "follow", "-t": "stamps", "--timestamps": "stamps"}
+    options, names = docker_view.split("logs", arguments, valued, bare)
     if len(names) != 1:
         return docker_view.too_few("logs")
     container = find(node.root, names[0])
@@ -122,27 +120,13 @@ def _logs(node: Node, arguments: list[str]) -> int:
         return (
             0 if standing.find(node, names[0]) else docker_view.absent(names[0])
         )  # an old one's log is empty
-    text = container.log.read_bytes() if container.log.exists() else b""
     tail = (options.get("tail") or ["all"])[-1]
-    lines = text.splitlines(keepends=True)
-    shown = lines if tail == "all" else lines[len(lines) - min(int(tail), len(lines)) :]
-    sys.stdout.buffer.write(b"".join(shown))
-    sys.stdout.buffer.flush()
-    if "follow" in options:
-        _follow(container, len(text))
-    return 0
-
-
-def _follow(container: Container, upto: int) -> None:
-    with container.log.open("rb") as log:
-        log.seek(upto)
-        while True:
-            going = container.is_running()  # asked before the read, so that last words are read
-            sys.stdout.buffer.write(log.read())
-            sys.stdout.buffer.flush()
-            if not going:
-                return
-            time.sleep(_POLL_S)
+    log = docker_log.Log(
+        container,
+        since=(options.get("since") or [""])[-1],
+        is_stamped="stamps" in options,
+    )
+    return log.show(None if tail == "all" else int(tail), follow="follow" in options)
 
 
 _VERBS: dict[str, Callable[[Node, list[str]], int]] = {

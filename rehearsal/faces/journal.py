@@ -1,7 +1,9 @@
 """journalctl of a practice node: the few lines of a quiet boot, and what was noted on the node since."""
 
+import re
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +12,9 @@ from rehearsal.node import Node, read, read_json, write_json
 _NOTES = "journal.json"
 _KERNEL = "kernel"
 _LINES = {"-n", "--lines"}
+_SINCE = {"-S", "--since"}
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", re.ASCII)
+_EPOCH = re.compile(r"@\d{1,12}", re.ASCII)
 _BARE = {"-b", "--boot", "--no-pager", "-q", "--quiet", "--no-hostname", "-a", "--all", "-e"}
 
 
@@ -47,13 +52,15 @@ def _quiet(node: Node) -> list[Note]:
 
 
 def answer(root: Path, _name: str, arguments: list[str]) -> int:
-    """Answer journalctl of this boot; `-k` leaves the kernel's own lines."""
-    wanted, most = "", ""
+    """Answer journalctl of this boot; `-k` leaves the kernel's own lines, `--since` what came from a moment on."""
+    wanted, most, since = "", "", "@0"
     rest = list(arguments)
     while rest:
         one, equals, value = rest.pop(0).partition("=")
         if one in _LINES and (equals or rest):
             most = value if equals else rest.pop(0)
+        elif one in _SINCE and (equals or rest):
+            since = value if equals else rest.pop(0)
         elif one[:2] == "-n" and one[2:].isdigit():
             most = one[2:]
         elif one in {"-k", "--dmesg"}:
@@ -63,11 +70,29 @@ def answer(root: Path, _name: str, arguments: list[str]) -> int:
     if most and not most.isdigit():
         sys.stderr.write(f"Failed to parse lines '{most}': Invalid argument\n")
         return 1
+    from_s = _seconds(since)
+    if from_s is None:
+        sys.stderr.write(f"Failed to parse timestamp: {since}\n")
+        return 1
     node = read(root)
-    entries = [one for one in (*_quiet(node), *_noted(root)) if wanted in {"", one.source}]
+    entries = [
+        one for one in (*_quiet(node), *_noted(root)) if wanted in {"", one.source} and one.at >= from_s
+    ]
     shown = entries[len(entries) - min(int(most), len(entries)) :] if most else entries
-    sys.stdout.write("".join(_line(node, one) for one in shown))
+    sys.stdout.write("".join(_line(node, one) for one in shown) or "-- No entries --\n")
     return 0
+
+
+def _seconds(moment: str) -> float | None:
+    """Read a moment as seconds of the epoch: two of the many forms that systemd takes, None for any other text."""
+    if _EPOCH.fullmatch(moment):
+        return float(moment[1:])
+    if not _TIME.fullmatch(moment):
+        return None
+    try:
+        return datetime.strptime(moment, "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
 
 
 def _refused(option: str) -> int:

@@ -1,18 +1,30 @@
 """From the answers of a playbook to a bundle, and what the nodes are asked."""
 
-from bootcheck import collect
-from bootcheck.facts import Context, Unread
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bootcheck import collect, gates
+from bootcheck.facts import Bundle, Context, Unread
 from bootcheck.floors import Floors
+from bootcheck.gates.gate import Scene
 from bootcheck.probes import PROBES, loading, requested
 from bootcheck.probes.memory import Memory
 from bootcheck.probes.software import Kernel
+from sparkctl import edge
 from sparkctl.ansible import Answer, Status
+from sparkctl.errors import FileFault
+
+ROOT = Path(__file__).parents[2]
 
 
-def _answer(host: str, status: Status = "ok", message: str = "", **result: object) -> Answer:
+def _answer(host: str, status: Status = "ok", message: str = "", task: str = "t", **result: object) -> Answer:
     return Answer(
         host=host,
-        task="t",
+        task=task,
         status=status,
         changed=False,
         message=message,
@@ -36,7 +48,12 @@ def test_every_answer_ends_up_with_its_node(known: Context) -> None:
         (
             _answer("spark-a0", probes=[record]),
             _answer("spark-a1", "unreachable", "ssh: connect to host 10.0.0.1 port 22: Connection refused"),
-            _answer("spark-a2", "failed", "The module interpreter '/x/python3' was not found."),
+            _answer(
+                "spark-a2",
+                "failed",
+                "The module interpreter '/x/python3' was not found.",
+                task=collect.LOOK,
+            ),
         ),
     )
     first, second, third, fourth = collect.facts(bundle)
@@ -68,5 +85,60 @@ def test_every_command_has_a_time_limit(known: Context) -> None:
     assert all(0 < limit <= 120 for name, limit in limits.items() if name not in requested())
     assert all(limits[name] > 0 for name in requested())
     # nccl-tests is judged when a bundle holds it and has no command.
-    told = {name for name, _, _ in collect.examples(Floors())} | {"nccl-tests"}
-    assert told == {probe.name for probe in PROBES}
+
+
+def test_every_probe_is_listed() -> None:
+    """One that runs nothing too: it says that it is judged when a bundle holds it."""
+    told = {name: (about, argv) for name, about, argv in collect.examples(Floors())}
+    assert set(told) == {probe.name for probe in PROBES}
+    silent = {name: about for name, (about, argv) in told.items() if not argv}
+    assert set(silent) == {"nccl-tests"}
+    assert "judged when a bundle holds one" in silent["nccl-tests"]
+
+
+def test_the_look_is_the_task_of_the_probe_role() -> None:
+    """By its name a failed look is told from a failed step."""
+    tasks = yaml.safe_load((ROOT / "playbooks" / "roles" / "probe" / "tasks" / "main.yml").read_text())
+    assert [one["name"] for one in tasks] == [collect.LOOK]
+
+
+def test_a_step_that_failed_is_no_silence(known: Context) -> None:
+    """A node that answers and on which settling failed is reachable: the step is named, and its gate fails."""
+    said = "/dev/x is full"
+    answers = (
+        _answer("spark-a1", "failed", said, task="The rank is absent"),
+        *(_answer(name, probes=[]) for name in ("spark-a0", "spark-a2", "spark-a3")),
+    )
+    bundle = collect.bundle(known, answers)
+    assert bundle.nodes["spark-a1"].unreachable == ""
+    again = edge.structure(json.loads(json.dumps(edge.plain(bundle))), Bundle, source="it")
+    scene = Scene(line=known.line, needs=known.needs, facts=collect.facts(again), floors=known.floors)
+    found = [one for one in gates.judge(scene) if one.node == "spark-a1"]
+    assert [(one.gate, one.verdict) for one in found] == [("reachable", "pass"), ("steps", "fail")]
+    assert found[1].measured == f"The rank is absent: {said}"
+    assert found[1].hint
+    blocked = gates.blocking(tuple(found), scene, settled=True)
+    assert [one.gate for one in blocked] == ["steps"]
+    kept = collect.merge(bundle, bundle).nodes["spark-a1"]
+    assert (kept.failed, kept.probes) == (bundle.nodes["spark-a1"].failed, ())
+
+
+def _document(known: Context) -> Any:
+    return edge.plain(collect.bundle(known, (_answer("spark-a0", probes=[]),)))
+
+
+def test_a_bundle_of_another_schema_is_refused(known: Context) -> None:
+    """A later schema may mean something else by the same words."""
+    document = {**_document(known), "schema": 7}
+    with pytest.raises(FileFault, match=r"schema: wanted one of 1; found 7"):
+        edge.structure(document, Bundle, source="it")
+
+
+def test_a_bundle_with_a_stranger_is_refused(known: Context) -> None:
+    """A node that is not in the bundle's own line is named, with those that are."""
+    document = _document(known)
+    nodes = {"spark-z9" if name == "spark-a3" else name: one for name, one in document["nodes"].items()}
+    with pytest.raises(
+        FileFault, match=r"wanted nodes of line A \(.*spark-a3.*\), found records of spark-z9"
+    ):
+        edge.structure({**document, "nodes": nodes}, Bundle, source="it")

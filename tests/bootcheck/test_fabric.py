@@ -122,7 +122,19 @@ def scene_of(scene: MakeScene, name: str) -> Scene:
         ),
         ("hca_missing", "spark-a2", "hca", "hca: rocep1s0f1 for enp1s0f0np0"),
         ("rdma_ports_down", "spark-a2", "rdma", "no link on enp1s0f0np0: reseat its cable"),
-        ("roce_mtu_1024", "spark-a1", "rdma", "give enp1s0f0np0 an MTU of 4200 or more"),
+        (
+            "roce_mtu_1024",
+            "spark-a1",
+            "rdma",
+            "give enp1s0f0np0 an MTU of 4200 or more, as boot --apply does",
+        ),
+        ("mtu_fell_back", "spark-a1", "mtu", "boot --apply raises the running MTU of enP2p1s0f0np0 until"),
+        (
+            "mtu_4200_is_enough",
+            "spark-a0",
+            "mtu",
+            "boot --apply raises the running MTU of enp1s0f0np0, enP2p1s0f0np0",
+        ),
         ("gid_moved", "spark-a1", "gid", "set env.NCCL_IB_GID_INDEX to -1, so that NCCL chooses"),
         ("gid_moved", "spark-a1", "gid", "spark-a0: rocep1s0f0 3; spark-a1: rocep1s0f0 5"),
         ("gid_moved", "spark-a1", "gid", "indices move between reboots"),
@@ -143,6 +155,15 @@ def test_a_hint_says_what_to_do_and_where(
 ) -> None:
     """The remedy names the node's own interface, device, index or cable."""
     assert advice in differing(scene_of(scene, name), node)[gate].hint
+
+
+@pytest.mark.parametrize(
+    ("name", "node"),
+    [("address_missing", "spark-a0"), ("wrong_interface", "spark-a0"), ("rail_down", "spark-a0")],
+)
+def test_applying_is_not_promised_where_it_changes_nothing(scene: MakeScene, name: str, node: str) -> None:
+    """It raises the running MTU of the inventory's interface where that is too small, and gives no address and no link."""
+    assert "--apply" not in differing(scene_of(scene, name), node)["mtu"].hint
 
 
 def test_netplan_lines_are_yaml_on_one_line() -> None:

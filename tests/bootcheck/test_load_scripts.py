@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bootcheck.facts import Record
-from bootcheck.probes import burn, collective
+from bootcheck.probes import burn, collective, find, runtime
 from bootcheck.probes.burn import Burn, parse_burn
 
 SCRIPTS = {"burn": burn.BURN_SCRIPT, "gemv": burn.GEMV_SCRIPT, "collective": collective.SCRIPT}
@@ -21,6 +21,16 @@ def test_every_script_arms_its_watchdog_first(script: str) -> None:
     """A script is Python, and its first line makes sure that its container ends."""
     compile(script, "script", "exec")
     assert script.startswith(burn.WATCHDOG)
+
+
+def test_the_look_inside_ends_before_its_client_does() -> None:
+    """It is the first process of its container too: an alarm without a handler would be ignored there."""
+    compile(runtime.RUNTIME_SCRIPT, "script", "exec")
+    assert runtime.RUNTIME_SCRIPT.startswith(burn.watchdog(55))
+    assert "alarm" not in runtime.RUNTIME_SCRIPT
+    probe = find("runtime")
+    assert probe is not None
+    assert probe.limit_s > 55
 
 
 def test_the_watchdog_ends_a_process_that_ignores_signals() -> None:

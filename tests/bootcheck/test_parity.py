@@ -191,7 +191,7 @@ def test_a_hint_names_the_remedy(scene: MakeScene, name: str, node: str, gate: s
     [
         {"arguments": {"spark-a1": ["--api-key", "s3cr3t-s3cr3t"]}},
         {"arguments": {"spark-a1": ["--api-key=s3cr3t-s3cr3t"]}},
-        {"arguments": {"spark-a1": ["--x", "hf_s3cr3ts3cr3t"]}},
+        {"arguments": {"spark-a1": ["--x", "hf_s3cr3ts3cr3ts3cr3ts3cr3t"]}},
         {"arguments": {"spark-a1": ["--x", '{"api_key":"s3cr3t-s3cr3t"}']}},
         {"environments": {"spark-a1": {"HF_TOKEN": "s3cr3t-s3cr3t"}}},
         {"environments": {"spark-a1": {"PROXY": "http://me:s3cr3t-s3cr3t@host"}}},

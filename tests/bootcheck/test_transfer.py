@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from bootcheck.facts import Record
+from bootcheck.probes import collective, find
+from bootcheck.probes.probe import MEET_S
 from bootcheck.probes.transfer import MARKER, Transfers, parse_transfers, transfer_argv
 from sparkctl.line import Line, Node, Rail
 
@@ -203,4 +205,16 @@ def test_the_size_is_bounded() -> None:
     two = line((("10.10.1.1",), ("10.10.1.2",)))
     plan = plan_of(transfer_argv(two, two.nodes[0]))
     assert (plan["most_bytes"], plan["share"]) == (1024**3, 0.05)
-    assert plan["limit_s"] == 40
+    assert plan["limit_s"] == 70
+
+
+def test_a_node_waits_as_long_as_the_collective_does() -> None:
+    """Nodes come to it after probes that load them, a cold one late; the wait, the bursts and a stall fit into the limit."""
+    two = line((("10.10.1.1",), ("10.10.1.2",)))
+    plan = plan_of(transfer_argv(two, two.nodes[0]))
+    assert plan["wait_s"] == MEET_S == 45.0
+    assert f"wait_s, spend_s, began = {MEET_S}," in collective.SCRIPT
+    assert plan["wait_s"] + plan["bursts"] * plan["burst_s"] + 2 * plan["stall_s"] < plan["limit_s"]
+    probe = find("transfer")
+    assert probe is not None
+    assert plan["limit_s"] < probe.limit_s <= 120

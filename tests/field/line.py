@@ -172,7 +172,8 @@ def judge_answer(text: str, given: Given) -> list[Outcome]:
     told["event_data"]["host"] = given["node"]
     found = ansible._answer(told)
     assert found is not None
-    return _judged(_context({}), {}, [found])
+    # Whatever the task was called where the text comes from, it is our look at the node that was answered so.
+    return _judged(_context({}), {}, [dataclasses.replace(found, task=collect.LOOK)])
 
 
 def judge_ini(text: str, _: Given) -> list[Outcome]:

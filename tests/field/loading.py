@@ -122,7 +122,9 @@ def judge_guard(text: str, given: Given) -> list[Outcome]:
             trip = watermark.starved("spark-a1", limits, track.samples)
             said = f"{trip.said}; the last {len(trip.samples)} samples are shown"
             return [Outcome(by="guard", verdict="trip", said=said, hint=trip.hint)]
-        flushed += [gib(track.samples[-1].free)] if "flush" in asked else []
+        if "flush" in asked:
+            flushed.append(gib(track.samples[-1].free))
+            track.flushed(point.at_s, done=True)
     said = f"lowest {gib(track.lowest or 0)} MemAvailable"
     if flushed:
         return [Outcome(by="guard", verdict="flush", said=f"{said}; flushed at {', '.join(flushed)} MemFree")]
