@@ -66,7 +66,7 @@ def bundle(context: Context, answers: tuple[Answer, ...]) -> Bundle:
 
 def _fault(answer: Answer) -> NodeRecords:
     """Tell a node that did not let itself be looked at from one on which a step before the look failed."""
-    said, hint = ansible.explain(answer)
+    said, hint = (redact.text(text) for text in ansible.explain(answer))
     if answer.status == "failed" and answer.task != LOOK:
         return NodeRecords(failed=f"{answer.task}: {said}", hint=hint)
     return NodeRecords(unreachable=said, hint=hint)

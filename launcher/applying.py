@@ -13,7 +13,7 @@ from sparkctl.line import Line
 _AFTER_READY = frozenset({"vm.min_free_kbytes", "vm.watermark_scale_factor"})
 """Settings that take from MemAvailable."""
 
-CURES = frozenset({"mtu", "jumbo-ping", "rdma", "min-free"})
+CURES = frozenset({"mtu", "jumbo-ping", "rdma"})
 """Gates whose failure applying may cure, so that a boot may go on to settle."""
 
 

@@ -6,7 +6,7 @@ ready leaves no rank running.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
 
@@ -25,7 +25,7 @@ from launcher.recipe import Recipe
 from sparkctl import __version__, ansible
 from sparkctl.ansible import Answer
 from sparkctl.clock import Clock
-from sparkctl.errors import SparkctlError
+from sparkctl.errors import Interrupted, SparkctlError, Unclear
 from sparkctl.line import Line
 
 
@@ -110,8 +110,8 @@ class _Ritual:
         variables = {
             **launch.stop_variables(line),
             "probe_tables": collect.tables(known),
-            "settle_paths": list(known.needs.mounts),
-            **(applying.before(line, round(floors.mtu.value)) if self.plan.apply else {}),
+            "settle_paths": [known.needs.model_folder] if known.needs.model_folder else [],
+            **(applying.before(line, round(floors.mtu_recommended.value)) if self.plan.apply else {}),
         }
         answers = ansible.run(
             "boot",
@@ -133,7 +133,9 @@ class _Ritual:
         seen = scene(bundle)
         self.findings = gates.judge(seen)
         curable = applying.CURES if self.plan.apply else frozenset()
-        blocking = gates.blocking(self.findings, seen, settled=settled, curable=curable)
+        blocking = gates.blocking(
+            self.findings, seen, settled=settled, curable=curable, accepted=self.plan.accepted
+        )
         if not blocking:
             self._tell(stage, "done")
             return None
@@ -181,15 +183,22 @@ class _Ritual:
         return lambda text: self._tell(stage, "warns", text)
 
     def _reserve(self) -> None:
-        """Give the nodes the settings that take memory, now that the start checks are over."""
+        """Give the nodes the settings that take memory, now that the start checks are over; the line serves either way."""
         variables = applying.after(self.plan.line) if self.plan.apply else None
-        if variables:
+        if not variables:
+            return
+        try:
             answers = ansible.run("reserve", self.plan.line, variables)
-            for change in applying.told((one.host, one.result) for one in answers):
-                self._tell("ready", "changes", change)
-            for answer in answers:
-                if answer.status in {"failed", "unreachable"}:
-                    self._tell("ready", "warns", f"{answer.host}: {ansible.explain(answer)[0]}")
+        except Interrupted:
+            raise
+        except Unclear as fault:
+            self._tell("ready", "warns", f"the line serves, but its settings were not applied: {fault}")
+            return
+        for change in applying.told((one.host, one.result) for one in answers):
+            self._tell("ready", "changes", change)
+        for answer in answers:
+            if answer.status in {"failed", "unreachable"}:
+                self._tell("ready", "warns", f"{answer.host}: {ansible.explain(answer)[0]}")
 
     def _stop_after(self, stage: Stage, outcome: Outcome) -> Boot:
         self._tell(stage, "failed", outcome.fault)
@@ -228,22 +237,31 @@ class _Ritual:
     def _leave_nothing(
         self, _: type[BaseException] | None, fault: BaseException | None, __: TracebackType | None
     ) -> None:
-        """Stop every rank when the work was interrupted or broke off.
+        """Stop every rank when the work was interrupted or broke off, whoever may be told of it.
 
         Twice: a `docker run` that was under way when Ansible was ended may still start its rank after the first stop.
         """
         if fault is None:
             return
-        name = self.plan.line.name
-        self._tell(
-            "stop", "warns", f"broken off: stopping line {name} on every node, which takes some seconds"
-        )
         with ansible.uninterrupted():
-            self._stopped(Outcome())
+            self._tell_if_heard("warns", f"broken off: stopping line {self.plan.line.name} on every node")
+            launch.stop(self.plan.line, lambda _: None)
             self.clock.sleep(self.plan.recipe.ready.poll_s)
-            left = self._stopped(Outcome())
+            self._tell_if_heard("began")
+            left = launch.stop(self.plan.line, lambda _: None)
+            self._tell_if_heard("failed" if left.fault else "done", left.fault)
         if isinstance(fault, SparkctlError):
-            fault.hint = left.hint or f"line {name} was stopped; sparkctl boot starts it again"
+            name = self.plan.line.name
+            fault.hint = (
+                f"stopping failed on {left.node} ({left.fault}): sparkctl down when it answers"
+                if left.fault
+                else f"line {name} was stopped; sparkctl boot starts it again"
+            )
+
+    def _tell_if_heard(self, state: State, detail: str = "") -> None:
+        """Tell of the stop; a lost terminal or a full disk, which may be why we are here, must not keep it from happening."""
+        with suppress(SparkctlError, OSError):
+            self._tell("stop", state, detail)
 
     def _tell(self, stage: Stage, state: State, detail: str = "") -> None:
         self.report(Progress(stage=stage, state=state, detail=detail, seconds=self._seconds()))

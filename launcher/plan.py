@@ -49,6 +49,8 @@ class Plan:
     floors: Floors
     start: Stage = "check"
     """Where to begin: a boot that was broken off goes on from what is proven."""
+    accepted: frozenset[str] = frozenset()
+    """Gates whose failure the owner takes upon himself; each is named in the record."""
     apply: bool = False
     """Whether to raise running MTUs and set the line's kernel settings; never without being asked."""
 

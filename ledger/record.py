@@ -6,7 +6,7 @@ is kept as its hash, its length and the server's counts; the text itself may be 
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import cast
 
@@ -60,6 +60,7 @@ def boot(  # noqa: PLR0913 - all named; each is a key of the row
     findings: tuple[Body, ...],
     void: bool = False,
     lowest: Mapping[str, int] | None = None,
+    accepted: Iterable[str] = (),
 ) -> Body:
     """Write a boot; `why` is empty when it came up. `seconds` are the line's.
 
@@ -77,6 +78,7 @@ def boot(  # noqa: PLR0913 - all named; each is a key of the row
         "seconds": seconds,
         "findings": findings,
         "lowest_available_bytes": dict(lowest or {}),
+        "accepted": sorted(accepted),
     }
 
 

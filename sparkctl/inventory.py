@@ -65,6 +65,7 @@ class _GroupVars:
     api_port: int = 8000
     master_port: int = 29501
     floors: Mapping[str, float] = field(default_factory=dict)
+    accept: tuple[str, ...] = ()
     sysctls: Mapping[str, int | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -174,6 +175,7 @@ def _line(path: Path, raw: Any, shared: _AllVars, group_name: str, group: _Group
         floors=group.vars.floors,
         known_hosts=known_hosts,
         is_practice=shared.practice,
+        accepted=group.vars.accept,
         sysctls={name: " ".join(str(value).split()) for name, value in group.vars.sysctls.items()},
         source=str(path.resolve()),
     )

@@ -53,6 +53,8 @@ class Line:
     known_hosts: str | None
     source: str
     is_practice: bool = False
+    accepted: tuple[str, ...] = ()
+    """Gates that do not keep this line from booting, by its owner's word."""
     sysctls: Mapping[str, str] = field(default_factory=dict)
     """Kernel settings that `boot --apply` gives the nodes, as text."""
 

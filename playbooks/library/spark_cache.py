@@ -5,6 +5,7 @@ On a GB10 the page cache and the GPU share one memory: what the kernel caches, C
 """
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ def settle(
     if not outcome.rc:
         return _answer(before, _read(), "drop_caches", "")
     reason = f"{outcome.stderr.strip() or 'no word'} (rc {outcome.rc})"
-    how = "fadvise" if forget(paths) else ""
+    how = "fadvise" if forget(paths, limit_s) else ""
     return _answer(before, _read(), how, reason)
 
 
@@ -125,14 +126,16 @@ def _is_scattered(memory: dict[str, Any], least: float) -> bool:
     return large is not None and large < least * memory["free_bytes"]
 
 
-def forget(paths: list[str]) -> int:
+def forget(paths: list[str], limit_s: float) -> int:
     """Ask the kernel to drop the cached pages of every file under `paths`; return how many files that were.
 
-    Only clean pages go, so what is written is written back first. A file that may not be read is passed over.
+    Only clean pages go, as those of weights that were read are. A file that may not be read is passed over, and what is not
+    reached within `limit_s` stays.
     """
-    os.sync()
-    count = 0
+    count, until = 0, time.monotonic() + limit_s
     for path in _files(paths):
+        if time.monotonic() > until:
+            break
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:

@@ -1,6 +1,7 @@
 """Ansible module: run a table of read-only commands on a node in one trip and return what they printed, raw."""
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -64,6 +65,7 @@ TABLE = {
     "group": {"type": "str", "choices": ["parallel", "alone"], "default": "parallel"},
     "only_if_quiet": {"type": "dict", "options": QUIET},
 }
+QUIET_TURNS, QUIET_PAUSE_S = 4, 1.0  # a container that has ended may hold the GPU for a second or two
 MOST_AT_ONCE = 16  # enough for six pings and the readers beside them
 
 Probe = Mapping[str, Any]
@@ -78,18 +80,17 @@ def collect(table: list[Probe], execute: Callable[[list[str], float], Outcome] =
 
     """
     results: dict[int, Result] = {}
-
-    def one(probe: Probe) -> Result:
-        quiet = probe.get("only_if_quiet")
-        noise = _noise(quiet, {result["probe"]: result for result in results.values()}) if quiet else ""
-        return _refused(probe, noise) if noise else _result(probe, execute(probe["argv"], probe["limit_s"]))
-
     readers = [place for place, probe in enumerate(table) if probe["group"] == "parallel"]
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
-        results.update(zip(readers, pool.map(lambda place: one(table[place]), readers), strict=True))
+        outcomes = pool.map(lambda place: _ran(table[place], execute), readers)
+        results.update(zip(readers, outcomes, strict=True))
+    loaded = False
     for place, probe in enumerate(table):
         if probe["group"] == "alone":
-            results[place] = one(probe)
+            quiet = probe.get("only_if_quiet")
+            noise = _noise(quiet, table, results, execute, again=loaded) if quiet else ""
+            results[place] = _refused(probe, noise) if noise else _ran(probe, execute)
+            loaded = loaded or not noise
     return [results[place] for place in range(len(table))]
 
 
@@ -110,12 +111,38 @@ def faults(table: list[Probe]) -> list[str]:
     return found
 
 
-def _noise(quiet: Mapping[str, Any], results: Mapping[str, Result]) -> str:
-    watched = results[quiet["probe"]]
+def _noise(
+    quiet: Mapping[str, Any],
+    table: list[Probe],
+    results: Mapping[int, Result],
+    execute: Callable[[list[str], float], Outcome],
+    *,
+    again: bool,
+) -> str:
+    """Say what keeps a loading probe from running; empty when the node is quiet.
+
+    Once another loading probe has run, seconds have passed and the node is asked again: somebody may have started meanwhile. What
+    that probe left may take a moment to go.
+    """
+    place = next(place for place, probe in enumerate(table) if probe["probe"] == quiet["probe"])
+    noise = _noise_of(quiet, results[place])
+    for turn in range(QUIET_TURNS if again and not noise else 0):
+        time.sleep(QUIET_PAUSE_S if turn else 0.0)
+        noise = _noise_of(quiet, _ran(table[place], execute))
+        if not noise:
+            break
+    return noise
+
+
+def _noise_of(quiet: Mapping[str, Any], watched: Result) -> str:
     if watched["rc"] != 0:
         return f"not run: {quiet['probe']} ended with rc {watched['rc']}"
     lines = len(watched["stdout"].splitlines())
     return f"not run: {quiet['probe']} printed {lines} lines" if lines > quiet["most_lines"] else ""
+
+
+def _ran(probe: Probe, execute: Callable[[list[str], float], Outcome]) -> Result:
+    return _result(probe, execute(probe["argv"], probe["limit_s"]))
 
 
 def _result(probe: Probe, outcome: Outcome) -> Result:

@@ -9,7 +9,29 @@ from typing import Any
 from ansible.module_utils.spark_command import Outcome, run
 
 LOG_LINES = 40
-SECRET = re.compile(r"(TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH)", re.IGNORECASE)
+SECRET_NAME = r"""(?isx)                      # HF_TOKEN, VLLM_API_KEY, aws_secret_access_key, DB_PASS, password ...
+    \A (?! .* [_.-] (?: FILE | PATH | DIR | SOCK ) \Z )  # but not where one lies
+    .* (?:
+        (?<! TIK )                            # tiktoken's settings, and special or counted tokens: pad_token, mask_token_id
+        (?<! (?<! [a-z] ) (?: BOS | EOS | PAD | UNK | SEP | CLS | MAX | MIN | NUM | PER ) [_-] )
+        (?<! (?<! [a-z] ) (?: MASK | STOP ) [_-] )
+        (?<! (?<! [a-z] ) (?: IMAGE | VIDEO | AUDIO | DRAFT ) [_-] )
+        (?<! BATCHED [_-] ) (?<! SPECIAL [_-] ) (?<! SPECULATIVE [_-] )
+        TOKEN (?! [a-z] | [_-]? (?: IDS? | COUNT | BUDGET | LIMIT | LENGTH | SIZE | THRESHOLD | TYPE ) (?! [a-z] ) )
+    |   (?: API | ACCESS | AUTH | REFRESH | HF ) [_-]? TOKENS (?! [a-z] )  # other plurals are counts
+    |   (?: SECRETS? | PASSW(?:OR)?DS? | PASSPHRASES? | CREDENTIALS? | CREDS | AUTH(?:ORIZATION)?S? | COOKIES?
+        |   (?: API | ACCESS | PRIVATE | SECRET ) [_.-]? KEYS?
+        ) (?! [a-z] )
+    |   (?<= [a-z0-9] [_.-] )                 # OPENAI_KEY, WANDB_KEY ...; the python image has its makers' GPG_KEY
+        (?<! (?: GPG | PUB ) [_-] ) (?<! (?: HASH | SORT ) [_-] ) (?<! CACHE [_-] ) (?<! PUBLIC [_-] )
+        KEYS? (?= [_-]? \d* \Z )
+    |   (?: (?<= [a-z0-9] [_.-] ) | (?<= SSH ) ) PASS (?= [_-]? \d* \Z )
+    |   (?: (?<= [a-z0-9] [_.-] ) | (?<= [a-z0-9] ) ) (?<! OLD ) PWDS? (?= [_-]? \d* \Z )  # PWD and OLDPWD are folders
+    )"""  # noqa: S105  # names of secrets, not one
+SECRET = re.compile(SECRET_NAME)  # the same text as in bootcheck/redact.py, which a node does not have
+SHORTEST = (
+    8  # letters; Ansible blots a shorter value out of words that have nothing to do with it ("exit code 1")
+)
 GONE = re.compile(r"no such (object|container)", re.IGNORECASE)
 WITHHELD = "<withheld>"
 
@@ -89,26 +111,28 @@ class Docker:
 
 
 def secrets(argv: Sequence[str]) -> set[str]:
-    """Return the values of environment options whose name looks secret."""
-    return {value for name, value in map(_setting, argv, ("", *argv)) if name and value}
+    """Return the values of variables and options whose name looks secret, those that are long enough to be one."""
+    return {value for value in map(_secret, argv, ("", *argv)) if len(value) >= SHORTEST}
 
 
 def redacted(argv: Sequence[str]) -> list[str]:
-    """Return `argv` with the values of secret environment options withheld."""
+    """Return `argv` with the values of secret variables and options withheld."""
     shown = []
     for before, word in zip(("", *argv), argv, strict=False):
-        name, value = _setting(word, before)
-        shown.append(word[: len(word) - len(value)] + WITHHELD if name and value else word)
+        value = _secret(word, before)
+        shown.append(word[: len(word) - len(value)] + WITHHELD if value else word)
     return shown
 
 
-def _setting(word: str, before: str) -> tuple[str, str]:
-    """Split `-e NAME=VALUE` or `--env=NAME=VALUE`; both parts are empty when it is no secret setting."""
-    setting = word.removeprefix("--env=") if word.startswith("--env=") else word
-    if setting is word and before not in {"-e", "--env"}:
-        return "", ""
-    name, _, value = setting.partition("=")
-    return (name, value) if SECRET.search(name) else ("", "")
+def _secret(word: str, before: str) -> str:
+    """Return the secret at the end of a word: `-e NAME=VALUE`, `--env=NAME=VALUE`, `--name=VALUE` or `--name VALUE`; else empty."""
+    if before in {"-e", "--env"} or word.startswith("--"):
+        name, _, value = word.removeprefix("--env=").partition("=")
+    elif before.startswith("--"):
+        name, value = before, word
+    else:
+        return ""
+    return value if SECRET.match(name) else ""
 
 
 def succeeded(outcome: Outcome) -> Outcome:

@@ -4,6 +4,7 @@ A verb's module is imported when the verb is called, so that `sparkctl --help` s
 each verb is for, and a test compares it with the verb's own words.
 """
 
+import errno
 import os
 import signal
 import sys
@@ -115,9 +116,12 @@ def _guarded(call: Callable[[], object]) -> int:
         return fault.exit_code
     except KeyboardInterrupt:
         return Interrupted.exit_code
-    except BrokenPipeError:
-        # Whoever read us went away; nothing more can be told, and the interpreter must not try at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as lost:
+        if lost.errno not in {errno.EPIPE, errno.EIO}:
+            raise
+        # Whoever read us went away, or the terminal did; nothing more can be told, and the interpreter must not try at its end.
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return Interrupted.exit_code
     except typer.Exit as ended:
         return Interrupted.exit_code if ended.exit_code == _INTERRUPTED else int(ended.exit_code)

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
+from bootcheck import redact
 from bootcheck.findings import Finding
 from launcher import boot as ritual
 from launcher.plan import STAGES, STOP, Boot, Plan, Progress, Report
 from launcher.recipe import digest
 from ledger import record
 from ledger.journal import Journal
-from sparkctl import edge
+from sparkctl import ansible, edge
 from sparkctl.cli import served
 from sparkctl.cli.check import show_findings
 from sparkctl.cli.hold import hold
@@ -55,6 +56,10 @@ def boot(
             "--apply", help="Also raise running MTUs and set the inventory's sysctls, until the next reboot."
         ),
     ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="GATE", help="Boot although this gate fails or cannot be judged."),
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Boot although the last two boots failed.")] = False,
 ) -> int:
     """Run the ritual and launch; ready means answered sensibly."""
@@ -66,10 +71,12 @@ def boot(
         recipe=chosen.recipe,
         floors=chosen.floors,
         apply=apply,
+        accepted=served.accepted(chosen.line, accept),
     )
     if plan:
         return _show_plan(session, ready)
     with hold(chosen.line), session.console.work(f"booting line {chosen.line.name}"):
+        ansible.end_orphans(chosen.line)
         if resume:
             ready = resumed(session, ready)
         elif not again:
@@ -103,12 +110,13 @@ def boot_and_record(
             findings=tuple(edge.plain(findings)),
             void=void,
             lowest=lowest,
+            accepted=plan.accepted,
         )
         Journal(session.ledger_path).append("boot", plan.line.name, row, session.clock.today())
 
     try:
         ended = ritual.boot(plan, session.clock, _noting(session, plan, report))
-    except (KeyboardInterrupt, SparkctlError) as fault:
+    except (KeyboardInterrupt, SparkctlError, OSError) as fault:
         write(f"broken off: {fault or 'interrupted'}", session.clock.monotonic_s() - began, void=True)
         raise
     why = "" if ended.ok else f"{ended.node}: {ended.why}"
@@ -195,17 +203,20 @@ def _show_plan(session: Session, plan: Plan) -> int:
     ]
     by_node = {one.node: one for one in commands}
     ordered = [by_node[node.name] for node in plan.line.workers_first]
+    shown = {one.node: redact.argv(one.argv) for one in ordered}
     for step in steps:
         session.console.show(f"{step['stage']}: {step['about']}")
         if step["stage"] == "launch":
             for one in ordered:
-                session.console.show(f"  {one.node} (rank {one.rank}): {shlex.join(one.argv)}")
+                session.console.show(f"  {one.node} (rank {one.rank}): {shlex.join(shown[one.node])}")
     session.console.answer(
         {
             "line": plan.line.name,
-            "recipe": edge.plain(plan.recipe),
+            "recipe": redact.document(edge.plain(plan.recipe)),
             "steps": steps,
-            "commands": [{"node": one.node, "rank": one.rank, "argv": list(one.argv)} for one in ordered],
+            "commands": [
+                {"node": one.node, "rank": one.rank, "argv": list(shown[one.node])} for one in ordered
+            ],
             "simulated": session.simulated,
         }
     )

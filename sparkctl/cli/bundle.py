@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from bootcheck import collect, probes, redact
+from bootcheck import redact
 from bootcheck.facts import Bundle, Context
-from launcher import boot as ritual
 from launcher.command import rank_name
 from ledger.steps import rows_of_last_boot
-from sparkctl import ansible, edge, unreachable
+from sparkctl import edge, unreachable
 from sparkctl.cli import served
+from sparkctl.cli.check import look
 from sparkctl.cli.ledger import read
 from sparkctl.cli.session import (
     LineOption,
@@ -49,10 +49,8 @@ def bundle(
     """Gather everything needed to judge a boot elsewhere; secrets are withheld."""
     practise(session, rehearsal, scenario)
     chosen = served.choose(session, line, recipe, set_)
-    left_out = probes.requested() | (probes.loading() if quick else frozenset())
-    context = ritual.context(chosen.line, chosen.recipe, chosen.floors, session.clock.today(), left_out)
-    with session.console.work(f"gathering from {len(chosen.line.nodes)} nodes of line {chosen.line.name}"):
-        found = collect.collect(context, lambda answer: session.console.progress(ansible.describe(answer)))
+    found = look(session, chosen, quick=quick)
+    with session.console.work(f"gathering logs of line {chosen.line.name}"):
         rows = rows_of_last_boot(read(session).rows, chosen.line.name, simulated=session.simulated)
         whole = dataclasses.replace(found, logs=_logs(chosen.line), rows=edge.plain(rows))
     text = json.dumps(document(whole), indent=1, ensure_ascii=False)
@@ -67,9 +65,9 @@ def bundle(
 
 def document(found: Bundle) -> dict[str, Any]:
     """Return a bundle as the JSON document that is written: without secrets, and without paths of this controller."""
-    whole = dataclasses.replace(found, context=_without_paths(found.context))
+    whole = dataclasses.replace(found, context=_without_paths(found.context), logs={})
     told: dict[str, Any] = redact.document(edge.plain(whole))
-    return told
+    return {**told, "logs": {node: list(redact.lines(log)) for node, log in found.logs.items()}}
 
 
 def _without_paths(context: Context) -> Context:
@@ -85,9 +83,9 @@ def _logs(line: Line) -> dict[str, tuple[str, ...]]:
             {node: ("docker", "logs", "--tail", str(_TAIL), name) for node, name in names.items()}
         )
     return {
-        one.node: tuple((one.stdout + one.stderr).splitlines())
+        one.node: redact.lines((one.stdout + one.stderr).splitlines())
         if one.rc is not None
-        else (unreachable.say(one.stderr)[0],)
+        else redact.lines((unreachable.say(one.stderr)[0],))
         for one in said
     }
 

@@ -1,5 +1,6 @@
 """`sparkctl check`: probe every node, judge, print. Changes nothing."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,8 @@ from bootcheck.gates.gate import Scene
 from launcher import boot as ritual
 from sparkctl import ansible, edge
 from sparkctl.cli import served
+from sparkctl.cli.hold import hold
+from sparkctl.cli.served import Served
 from sparkctl.cli.session import (
     LineOption,
     RecipeOption,
@@ -24,7 +27,7 @@ from sparkctl.cli.session import (
     verb,
 )
 from sparkctl.console import Column, Console
-from sparkctl.errors import UsageFault
+from sparkctl.errors import Refused, UsageFault
 
 
 @verb
@@ -55,26 +58,41 @@ def check(
     if list_probes:
         return _list_probes(session)
     if replay:
-        _demand_alone(line, recipe, set_, rehearsal=rehearsal)
+        given: dict[str, object] = {"--line": line, "--recipe": recipe, "--set": set_, "--scenario": scenario}
+        given |= {"--rehearsal": rehearsal, "--quick": quick, "--hash-model": hash_model}
+        _demand_alone([name for name, value in given.items() if value])
         found = edge.read(replay, Bundle)
         session.console.say(f"judging {replay}, taken {found.context.at} by sparkctl {found.context.version}")
         return show_scene(session, ritual.scene(found))
     practise(session, rehearsal, scenario)
     chosen = served.choose(session, line, recipe, set_)
-    left_out = (probes.loading() if quick else frozenset()) | (
-        frozenset() if hash_model else probes.requested()
-    )
-    context = ritual.context(
-        chosen.line, chosen.recipe, chosen.floors, session.clock.today(), frozenset(left_out)
-    )
-    with session.console.work(f"probing {len(chosen.line.nodes)} nodes of line {chosen.line.name}"):
-        bundle = collect.collect(context, lambda answer: session.console.progress(ansible.describe(answer)))
-    return show_scene(session, ritual.scene(bundle))
+    bundle = look(session, chosen, quick=quick, hash_model=hash_model)
+    return show_scene(session, ritual.scene(bundle), served.accepted(chosen.line, None))
 
 
-def _demand_alone(line: str | None, recipe: str | None, pairs: list[str] | None, *, rehearsal: bool) -> None:
-    given = {"--line": line, "--recipe": recipe, "--set": pairs, "--rehearsal": rehearsal or None}
-    others = [name for name, value in given.items() if value is not None]
+def look(session: Session, chosen: Served, *, quick: bool, hash_model: bool = False) -> Bundle:
+    """Probe every node of a line once.
+
+    What loads GPU and fabric runs only for who holds the line: two that measure at once halve each other's figures.
+    """
+    console, line = session.console, chosen.line
+    on_request = frozenset[str]() if hash_model else probes.requested()
+    with ExitStack() as stack:
+        if not quick:
+            try:
+                stack.enter_context(hold(line))
+            except Refused as busy:
+                console.warn(f"{busy.message}: what loads GPU and fabric is left out, and not judged")
+                quick = True
+        left_out = on_request | (probes.loading() - probes.requested() if quick else frozenset())
+        context = ritual.context(
+            line, chosen.recipe, chosen.floors, session.clock.today(), frozenset(left_out)
+        )
+        with console.work(f"probing {len(line.nodes)} nodes of line {line.name}"):
+            return collect.collect(context, lambda answer: console.progress(ansible.describe(answer)))
+
+
+def _demand_alone(others: list[str]) -> None:
     if others:
         raise UsageFault(
             f"--replay is given with {', '.join(others)}; a bundle brings its own line, recipe and floors",
@@ -82,13 +100,13 @@ def _demand_alone(line: str | None, recipe: str | None, pairs: list[str] | None,
         )
 
 
-def show_scene(session: Session, scene: Scene) -> int:
-    """Judge what was found on a line, print every finding, and return the exit code."""
+def show_scene(session: Session, scene: Scene, accepted: frozenset[str] = frozenset()) -> int:
+    """Judge what was found on a line, print every finding, and return the exit code; `accepted` gates only warn."""
     found = gates.judge(scene)
-    code = findings.exit_code(found)
+    code = findings.exit_code(one for one in found if one.gate not in accepted)
     show_findings(session.console, found, everything=True)
-    boots = not gates.blocking(found, scene, settled=False)
-    session.console.say(_summary(scene.line.name, found, boots=boots))
+    boots = not gates.blocking(found, scene, settled=False, accepted=accepted)
+    session.console.say(_summary(scene.line.name, found, accepted, boots=boots))
     session.console.answer(
         {
             "line": scene.line.name,
@@ -137,13 +155,13 @@ def _rows(found: tuple[Finding, ...]) -> list[tuple[str, ...]]:
     ]
 
 
-def _summary(line: str, found: tuple[Finding, ...], *, boots: bool) -> str:
+def _summary(line: str, found: tuple[Finding, ...], accepted: frozenset[str], *, boots: bool) -> str:
     counts = {
         verdict: sum(one.verdict == verdict for one in found)
         for verdict in ("pass", "warn", "fail", "unknown")
     }
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    worst = findings.worst(found)
+    worst = findings.worst(one for one in found if one.gate not in accepted)
     if boots and worst in {"fail", "unknown"}:
         return f"\nline {line} must first be settled, as a boot does: it stops the line and drops page cache ({told})"
     said = {

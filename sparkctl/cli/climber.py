@@ -15,7 +15,7 @@ from ledger.history import last_climb, told
 from ledger.journal import Journal
 from sparkctl.cli.boot import boot_and_record, stage_teller
 from sparkctl.cli.ledger import read
-from sparkctl.cli.served import Served
+from sparkctl.cli.served import Served, accepted
 from sparkctl.cli.session import Session
 from sparkctl.errors import Refused, Unclear, UsageFault
 from sparkctl.units import duration
@@ -137,7 +137,11 @@ class Climber:
         on = tuple(by_id[name] for name in step.on)
         chosen = self.served.with_settings({key: value for lever in on for key, value in lever.set.items()})
         plan = plans.Plan(
-            boot=session.new_id("boot"), line=chosen.line, recipe=chosen.recipe, floors=chosen.floors
+            boot=session.new_id("boot"),
+            line=chosen.line,
+            recipe=chosen.recipe,
+            floors=chosen.floors,
+            accepted=accepted(chosen.line, None),
         )
         watcher = trials.Watcher(
             boot=_quietly(stage_teller(console, f"boot {step.number}, "), console.verbose),

@@ -4,6 +4,7 @@ from launcher import launch
 from ledger import record
 from ledger.journal import Journal
 from ledger.steps import CLEARED
+from sparkctl import ansible
 from sparkctl.cli.hold import hold
 from sparkctl.cli.resume import broken_off
 from sparkctl.cli.session import LineOption, RehearsalOption, Session, practise, verb
@@ -23,9 +24,10 @@ def down(
     """Stop a line and prove that nothing is left."""
     practise(session, rehearsal, None, start=False)
     chosen = session.line(line)
-    with hold(chosen) as orphans, session.console.work(f"stopping line {chosen.name}"):
+    with hold(chosen), session.console.work(f"stopping line {chosen.name}"):
+        orphans, trace = ansible.end_orphans(chosen), broken_off(session, chosen)
         ended = launch.stop(chosen, session.console.progress)
-        if orphans and not ended.fault:
+        if (orphans or trace) and not ended.fault:
             # What a killed controller had under way on a node may still have started a rank after the first look.
             session.clock.sleep(_LATE_S)
             ended = launch.stop(chosen, session.console.progress)

@@ -6,22 +6,18 @@ It is one of this controller and user; another controller is not seen.
 
 import fcntl
 import os
-import tempfile
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparkctl import ansible
 from sparkctl.errors import FileFault, Refused
 from sparkctl.line import Line
 
 
 @contextmanager
-def hold(line: Line) -> Iterator[int]:
-    """Hold `line` for the block; gives how many processes of a dead controller were ended first.
-
-    Whoever has the lock knows that nobody else works on the line: an Ansible that still carries its mark is what a killed
-    controller left, and would go on starting ranks.
+def hold(line: Line) -> Iterator[None]:
+    """Hold `line` for the block.
 
     Raises:
         Refused: another process works on the line.
@@ -36,7 +32,7 @@ def hold(line: Line) -> Iterator[int]:
             )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-        yield ansible.end_orphans(line)
+        yield
     finally:
         os.close(descriptor)
 
@@ -50,16 +46,34 @@ def holder(line: Line) -> str:
         os.close(descriptor)
 
 
+def lock_path(line: Line) -> Path:
+    """Return the lock's file, in a folder of this user's own that is the same whatever the environment says.
+
+    The kernel gives a logged-in user one that nobody else can write and no cleaner touches; else it lies in /tmp.
+    """
+    own = Path("/run/user", str(os.getuid()))
+    folder = own / "sparkctl" if own.is_dir() else Path("/tmp", f"sparkctl-{os.getuid()}")  # noqa: S108 - see _demand_own
+    return folder / f"line-{line.identity}.lock"
+
+
 def _open(line: Line) -> int:
-    folder = Path(tempfile.gettempdir()) / f"sparkctl-{os.getuid()}"
-    path = folder / f"line-{line.identity}.lock"
+    path = lock_path(line)
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        _demand_own(path.parent)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as fault:
         raise FileFault(
-            f"{path}: cannot be written: {fault}", hint="name a folder that can be in TMPDIR"
+            f"{path}: cannot be written: {fault}",
+            hint=f"make {path.parent} a folder of your own, with mode 700",
         ) from fault
+
+
+def _demand_own(folder: Path) -> None:
+    """Refuse a folder that somebody else made: a link in it would have us write elsewhere."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{folder} is no folder of this user's alone")
 
 
 def _take(descriptor: int) -> bool:

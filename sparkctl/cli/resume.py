@@ -1,5 +1,7 @@
 """What a boot finds on record before it begins: a boot that was broken off, and failures in a row."""
 
+from dataclasses import replace
+
 from launcher.plan import Plan, Stage
 from launcher.ranks import Rank
 from launcher.recipe import digest
@@ -58,16 +60,18 @@ def resumed(session: Session, plan: Plan) -> Plan:
         )
     start = proven(trace, observe(plan.line, session.clock).ranks)
     session.console.say(f"going on with {trace.boot}, which stopped in {trace.stage}, from {start}")
-    return Plan(boot=trace.boot, line=plan.line, recipe=plan.recipe, floors=plan.floors, start=start)
+    return replace(plan, boot=trace.boot, start=start)
 
 
 def proven(trace: Trace, ranks: tuple[Rank, ...]) -> Stage:
     """Return the stage to go on from: what runs now is proven, what a row says of earlier is not.
 
-    All ranks of this boot run: wait for them. Some do: start the others. None does, or another boot's: from the start.
+    All ranks of this boot run: wait for them. Only the first in launch order do, and no other was started: start the rest.
+    Anything else begins anew: a rank started into a rendezvous that has lost one would hang there.
     """
-    own = [one.boot == trace.boot and one.state == "running" for one in ranks]
-    foreign = [one.boot not in {"", trace.boot} for one in ranks]
-    if any(foreign) or not any(own):
+    order = tuple(reversed(ranks))
+    own = [one.boot == trace.boot and one.state == "running" for one in order]
+    rest = order[own.index(False) :] if False in own else ()
+    if not own[0] or any(one.state != "absent" for one in rest):
         return "check"
-    return "ready" if all(own) else "launch"
+    return "launch" if rest else "ready"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from bootcheck import floors as floors_module
+from bootcheck import gates
 from bootcheck.floors import Floors
 from launcher.command import placeholder_faults
 from launcher.overlay import Settings, overlay
@@ -54,6 +55,27 @@ def choose(
             hint="choose a recipe for this number of nodes, or set parallel.tensor",
         )
     return Served(line=line, recipe=changed, engine=engine, floors=_floors(line, changed))
+
+
+def accepted(line: Line, given: list[str] | None) -> frozenset[str]:
+    """Return the gates that do not keep the line from booting: the inventory's and those of this call.
+
+    Raises:
+        UsageFault: there is no such gate.
+
+    """
+    known = [gate.name for gate in gates.GATES]
+    for names, where in (
+        (line.accepted, f"{line.source}: accept of line {line.name}"),
+        (given or (), "--accept"),
+    ):
+        for name in names:
+            if name not in known:
+                raise UsageFault(
+                    f"{where}: {name!r} is not a gate; wanted one of {', '.join(known)}",
+                    hint="docs/ritual.md lists the gates",
+                )
+    return frozenset((*line.accepted, *(given or ())))
 
 
 def read_recipe(name: str) -> tuple[Recipe, EngineFacts]:

@@ -112,7 +112,7 @@ def verb(function: Callable[..., int]) -> Callable[..., int]:
             return function(session, **given)
         except KeyboardInterrupt:
             # Here, since typer would make an exit code of its own of it.
-            hint = "sparkctl status says what runs; boot and tune --resume go on"
+            hint = "sparkctl status says what runs; tune --resume goes on with a climb"
             raise Interrupted("interrupted; what was done until then is kept", hint=hint) from None
 
     run.__signature__ = inspect.Signature([*own, *shared.values()], return_annotation=int)  # type: ignore[attr-defined]

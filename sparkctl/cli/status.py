@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from bootcheck import redact
 from launcher.command import rank_name
 from launcher.status import Status, observe
 from sparkctl import edge, unreachable
@@ -85,7 +86,7 @@ def logs(
         )
     found = []
     for one in said:
-        text = one.stdout + one.stderr if one.rc is not None else unreachable.say(one.stderr)[0]
+        text = redact.text(one.stdout + one.stderr if one.rc is not None else unreachable.say(one.stderr)[0])
         found.append({"node": one.node, "rc": one.rc, "lines": text.splitlines()})
         session.console.show(f"== {one.node}")
         session.console.show(text.rstrip())

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from launcher.overlay import find_fault
-from sparkctl import content, edge
+from sparkctl import ansible, content, edge
 from sparkctl.cli import climber, served
 from sparkctl.cli.bench import read_workload
 from sparkctl.cli.hold import hold
@@ -47,6 +47,7 @@ def tune(
     if plan:
         return _show_plan(session, chosen, rungs, boots)
     with hold(chosen.line):
+        ansible.end_orphans(chosen.line)
         ended = climber.run(session, chosen, rungs, workload, resume=resume, boots=boots)
     return _show(session, chosen, rungs, ended)
 

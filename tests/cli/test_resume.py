@@ -32,16 +32,20 @@ def _rank(rank: int, state: str, boot: str) -> Rank:
 @pytest.mark.parametrize(
     ("ranks", "stage"),
     [
-        ((("running", "b1"), ("running", "b1")), "ready"),
-        ((("absent", ""), ("running", "b1")), "launch"),
-        ((("exited", "b1"), ("running", "b1")), "launch"),
-        ((("absent", ""), ("absent", "")), "check"),
-        ((("running", "b0"), ("running", "b1")), "check"),
-        ((("unreachable", ""), ("absent", "")), "check"),
+        ((("running", "b1"), ("running", "b1"), ("running", "b1")), "ready"),
+        ((("absent", ""), ("running", "b1"), ("running", "b1")), "launch"),
+        ((("absent", ""), ("absent", ""), ("running", "b1")), "launch"),
+        # A rank that ended, or one that is missing in the midst, has left its rendezvous: nothing is added to that.
+        ((("exited", "b1"), ("running", "b1"), ("running", "b1")), "check"),
+        ((("running", "b1"), ("absent", ""), ("running", "b1")), "check"),
+        ((("running", "b1"), ("running", "b1"), ("exited", "b1")), "check"),
+        ((("absent", ""), ("absent", ""), ("absent", "")), "check"),
+        ((("absent", ""), ("running", "b0"), ("running", "b1")), "check"),
+        ((("unreachable", ""), ("running", "b1"), ("running", "b1")), "check"),
     ],
 )
 def test_what_runs_decides_where_a_boot_goes_on(ranks: tuple[tuple[str, str], ...], stage: str) -> None:
-    """All ranks of this boot: wait; some: start the rest; none, or another boot's: everything anew."""
+    """All ranks of this boot: wait; the first of the launch order: start the rest; anything else: everything anew."""
     assert proven(TRACE, tuple(_rank(place, *one) for place, one in enumerate(ranks))) == stage
 
 

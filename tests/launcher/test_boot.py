@@ -18,7 +18,7 @@ from launcher.watermark import Trip
 from sparkctl import ansible
 from sparkctl.ansible import Answer, Status
 from sparkctl.clock import PacedClock
-from sparkctl.errors import Interrupted
+from sparkctl.errors import Interrupted, LedgerFault
 from sparkctl.line import Line
 
 
@@ -181,6 +181,19 @@ def test_an_interrupt_stops_every_rank_twice(nodes: Nodes, plan: Plan, playbook:
     nodes.answers[playbook] = interrupt
     with pytest.raises(Interrupted):
         ritual.boot(plan, CLOCK, lambda _: None)
+    assert nodes.played[-2:] == ["stop", "stop"]
+
+
+@pytest.mark.parametrize("lost", [OSError(5, "Input/output error"), LedgerFault("the disk is full")])
+def test_whoever_cannot_be_told_does_not_keep_ranks_alive(nodes: Nodes, plan: Plan, lost: Exception) -> None:
+    """A dead terminal or a full disk breaks the boot off, and the clean-up that cannot be told of happens all the same."""
+
+    def report(progress: Progress) -> None:
+        if progress.stage in {"launch", "stop"}:
+            raise lost
+
+    with pytest.raises(type(lost)):
+        ritual.boot(plan, CLOCK, report)
     assert nodes.played[-2:] == ["stop", "stop"]
 
 

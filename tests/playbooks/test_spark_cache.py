@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,7 +63,9 @@ def test_without_sudo_the_model_files_are_forgotten(node: Node) -> None:
     folder = node.home / "model"
     folder.mkdir()
     shard = folder / "model-00001-of-00001.safetensors"
-    shard.write_bytes(b"x" * (8 * 1024**2))
+    with shard.open("wb") as file:
+        file.write(b"x" * (8 * 1024**2))
+        os.fsync(file.fileno())
     assert _resident_pages(shard) > 1000
     answer = spark_cache.settle(GIB, 0.5, [str(folder)], 5, check_mode=False)
     assert (answer["changed"], answer["how"]) == (True, "fadvise")

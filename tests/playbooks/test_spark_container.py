@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import spark_container
-from ansible.module_utils.spark_docker import Docker, DockerFault, redacted
+from ansible.module_utils.spark_docker import SECRET_NAME, SHORTEST, Docker, DockerFault, redacted, secrets
+
+from bootcheck import redact
 
 if TYPE_CHECKING:
     from conftest import Node
@@ -170,12 +172,33 @@ def test_an_answer_of_another_shape_is_a_fault(node: Node) -> None:
         (["--env", "HF_TOKEN=t"], ["--env", "HF_TOKEN=<withheld>"]),
         (["-e", "HF_TOKEN"], ["-e", "HF_TOKEN"]),
         (["-e", "NCCL_DEBUG=WARN"], ["-e", "NCCL_DEBUG=WARN"]),
+        (["-e", "TOKENIZERS_PARALLELISM=1"], ["-e", "TOKENIZERS_PARALLELISM=1"]),
+        (["-e", "WANDB_KEY=t"], ["-e", "WANDB_KEY=<withheld>"]),
+        (["serve", "--api-key", "t", "--port", "1"], ["serve", "--api-key", "<withheld>", "--port", "1"]),
+        (["serve", "--api-key=a=b"], ["serve", "--api-key=<withheld>"]),
+        (["serve", "--api-key", "--port", "1"], ["serve", "--api-key", "--port", "1"]),
+        (["--mask-token-id", "7"], ["--mask-token-id", "7"]),
         (["--max-num-batched-tokens", "8192"], ["--max-num-batched-tokens", "8192"]),
     ],
 )
 def test_only_secret_settings_are_withheld(words: list[str], shown: list[str]) -> None:
-    """Names decide, and only in environment options."""
+    """Names decide, of variables in environment options and of flags; as the controller does, so here."""
     assert redacted(words) == shown
+    assert list(redact.argv(words)) == shown
+
+
+def test_controller_and_node_know_the_same_names() -> None:
+    """A node has no bootcheck: the rule stands twice, and must be one."""
+    assert SECRET_NAME == redact.SECRET_NAME
+
+
+def test_what_is_too_short_to_be_a_secret_is_not_blotted_out_of_answers() -> None:
+    """Ansible replaces a secret wherever its letters stand: `1` would take the exit code with it."""
+    words = ["-e", "HF_TOKEN=1", "-e", f"API_KEY={'k' * SHORTEST}", "-e", "TOKENIZERS_PARALLELISM=falsefalse"]
+    assert secrets([*words, "--api-key", "l" * SHORTEST, "--token", "short"]) == {
+        "k" * SHORTEST,
+        "l" * SHORTEST,
+    }
 
 
 def test_stopping_waits_until_the_gpu_is_released(node: Node) -> None:

@@ -69,6 +69,38 @@ def test_a_probe_runs_only_if_another_is_quiet(script: str, rc: int | None, told
     assert (gemv["rc"], gemv["stderr"], gemv["argv"]) == (rc, told, ["true"])
 
 
+def _answers(watched: list[str]) -> tuple[list[str], object]:
+    """Return what was run, and what runs it: `apps` prints the next of the texts each time, and the last for ever."""
+    ran: list[str] = []
+
+    def execute(argv: list[str], _: float) -> spark_probe.Outcome:
+        ran.append(argv[0])
+        text = (watched.pop(0) if len(watched) > 1 else watched[0]) if argv[0] == "apps" else ""
+        return spark_probe.Outcome(argv, 0, text, "", 0.0)
+
+    return ran, execute
+
+
+def test_a_node_that_was_quiet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who starts while the first load runs keeps the second from running."""
+    monkeypatch.setattr(spark_probe, "QUIET_PAUSE_S", 0.0)
+    quiet = {"probe": "apps", "most_lines": 1}
+    table = [
+        row("apps", "apps"),
+        row("burn", "burn", group="alone", only_if_quiet=quiet),
+        row("gemv", "gemv", group="alone", only_if_quiet=quiet),
+    ]
+    ran, execute = _answers(["header", "header\n1234"])
+    results = spark_probe.collect(table, execute)  # type: ignore[arg-type]
+    assert [one["rc"] for one in results] == [0, 0, None]
+    assert "gemv" not in ran
+    # What the first load itself left is gone after a moment.
+    ran, execute = _answers(["header", "header\n1234", "header"])
+    results = spark_probe.collect(table, execute)  # type: ignore[arg-type]
+    assert [one["rc"] for one in results] == [0, 0, 0]
+    assert ran == ["apps", "burn", "apps", "apps", "gemv"]
+
+
 def test_a_wrong_table_is_refused_with_all_its_faults() -> None:
     """An empty command and a wait for a later probe are faults of the caller."""
     late = {"probe": "later", "most_lines": 1}
