@@ -37,7 +37,7 @@ class Seen:
 
 
 def look(line: Line, clock: Clock) -> Seen:
-    """Ask /health, and what is served if that is 200."""
+    """Ask /health, and what is served if that is 200: it stays 200 when a worker is dead, so it is never enough by itself."""
     health = _get(line, "/health", clock)
     if health is None:
         return Seen(health=None)
@@ -46,17 +46,6 @@ def look(line: Line, clock: Clock) -> Seen:
     models = _get(line, "/v1/models", clock)
     is_locked = models is not None and models.status_code in _LOCKED
     return Seen(health=health.status_code, is_locked=is_locked, serves=_names(models))
-
-
-def is_up(line: Line, clock: Clock) -> bool:
-    """Whether /health answers 200. It stays 200 when a worker is dead, so it is never enough by itself."""
-    answer = _get(line, "/health", clock)
-    return answer is not None and answer.status_code == httpx.codes.OK
-
-
-def served_names(line: Line, clock: Clock) -> tuple[str, ...]:
-    """Return the names of the models that the API lists; none when it does not answer as it should."""
-    return _names(_get(line, "/v1/models", clock))
 
 
 def metrics_text(line: Line, clock: Clock) -> str | None:

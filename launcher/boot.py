@@ -232,6 +232,8 @@ class _Ritual:
             smokes=outcome.smokes,
             unclear=outcome.unclear,
             lowest=outcome.lowest,
+            flushes=outcome.flushes,
+            observed=outcome.observed,
         )
 
     def _leave_nothing(

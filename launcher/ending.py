@@ -12,11 +12,16 @@ from bootcheck import redact
 from launcher import diagnosis
 from launcher.diagnosis import Diagnosis
 from launcher.ranks import KILLED
-from launcher.troubles import fabric, meeting
+from launcher.troubles import fabric, meeting, software
 from launcher.troubles import memory as killers
 
-JOURNAL = ("journalctl", "-b", "--no-pager", "-n", "400")
-"""Who ends processes from outside writes it here: the kernel and earlyoom. The last 400 lines are minutes at most. Ours."""
+_JOURNAL = ("journalctl", "-b", "--no-pager", "-n", "2000")
+"""Who ends processes from outside writes it here: the kernel and earlyoom. Of a kernel that is short of memory a page a kill. Ours."""
+
+_MADE = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$", re.ASCII)
+
+_NOT_ALL = re.compile(r"not seeing messages from other users|insufficient permissions")
+"""What journalctl says to a login outside the groups adm and systemd-journal: its answer is no proof of anything then."""
 
 _SHOWN = 40
 """Lines of a log that are shown. Ours: a traceback and what led to it."""
@@ -31,6 +36,39 @@ _CONSEQUENCE = re.compile(
     r"died unexpectedly|Parent process exited|got 0 bytes|Connection (was likely )?closed|Connection reset|Broken pipe|EngineDeadError"
     r"|initialization failed|failed to start\.|remote process exited|clients joined|client socket has timed out"
 )
+
+
+_GONE = "no such container"
+_DOWN = (_GONE, "is not running")
+
+
+def journal_argv(made: str) -> tuple[str, ...] | None:
+    """Return what reads a node's journal since a container was made; None when `made` is no time of docker's.
+
+    What the journal tells of earlier is not why this rank ended. The time is the node's own, so that no other clock counts.
+    """
+    found = _MADE.match(made.strip())
+    return (*_JOURNAL, "--since", f"{found[1]} {found[2]} UTC") if found else None
+
+
+def is_whole(said: str) -> bool:
+    """Whether journalctl showed all that there is, by what it said beside it."""
+    return not _NOT_ALL.search(said)
+
+
+def is_kept(line: str) -> bool:
+    """Whether a line of a log is said once, long before a line is ready, and counts then: NCCL's network, a key that shows."""
+    return bool(fabric.NETWORK.search(line) or software.KEY.search(line))
+
+
+def is_gone(said: str) -> bool:
+    """Whether docker says that there is no such container."""
+    return _GONE in said.lower()
+
+
+def is_down(said: str) -> bool:
+    """Whether docker says that there is nothing to kill."""
+    return any(text in said.lower() for text in _DOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +114,7 @@ def find(
         ends: ranks that ended by themselves, in the order in which it was learnt; at least one.
         names: the container of every rank, by node in rank order.
         logs: the end of every rank's log, by node.
-        journals: what JOURNAL prints, by node.
+        journals: what each node's journal tells since its rank was made; a node whose journal was not read is left out.
 
     """
     machine = lost_machine(journals)
@@ -89,7 +127,7 @@ def find(
     for node in candidates:
         end, log = ended.get(node), tuple(logs.get(node, ()))
         if end and end.is_killed:
-            return _killed(end, log, tuple(journals.get(node, ())))
+            return _killed(end, log, journals.get(node))
         known = _known(log)
         if known or _own_errors(log, only_marked=end is None):
             how = str(end) if end else f"{names[node]} failed and {ends[0]}"
@@ -141,20 +179,24 @@ def _last_error(log: tuple[str, ...]) -> str:
     return redact.text((errors or list(log) or ["its log is empty"])[-1].strip())
 
 
-def _killed(end: End, log: tuple[str, ...], journal: tuple[str, ...]) -> Cause:
+def _killed(end: End, log: tuple[str, ...], journal: Sequence[str] | None) -> Cause:
     """Return who killed a rank: the kernel or a killer in user space if the journal says so."""
-    killer = next((one for one in diagnosis.explain_all(journal) if one.name in _KILLERS), None)
+    killer = next((one for one in diagnosis.explain_all(journal or ()) if one.name in _KILLERS), None)
     if killer:
         return Cause(node=end.node, said=f"{end}: {killer.said}", hint=killer.hint, log=shown(log))
-    nobody = "; the journal's last lines name nobody" if journal else ""
+    hint = f"on {end.node} look for `Out of memory` in dmesg and for earlyoom in {' '.join(_JOURNAL[:2])}"
+    nobody = "; the journal since its start names nobody"
+    if journal is None:
+        nobody = "; the node's journal could not be read, which would name who did it"
+        hint += "; a login in the group systemd-journal may read it, so that sparkctl does"
     return Cause(
         node=end.node,
         said=f"{end}: it was killed; its log says last: {_last_error(log)}{nobody}",
-        hint=f"on {end.node} look for `Out of memory` in dmesg and for earlyoom in {' '.join(JOURNAL[:2])}",
+        hint=hint,
         log=shown(log),
     )
 
 
 def shown(log: Sequence[str]) -> tuple[str, ...]:
     """Return the last lines of a log for a person, secrets withheld."""
-    return tuple(redact.text(line) for line in log[-_SHOWN:])
+    return tuple(redact.lines(log)[-_SHOWN:])

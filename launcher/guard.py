@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
-from launcher import watermark
+from launcher import ending, watermark
 from launcher.command import RankCommand
 from launcher.track import Track
 from launcher.watermark import Limits, Silent, Trip
@@ -22,8 +22,7 @@ from sparkctl import unreachable
 from sparkctl.clock import Clock
 from sparkctl.following import Following
 from sparkctl.line import Line
-from sparkctl.shell import Said, Shell
-from sparkctl.units import gib
+from sparkctl.shell import Shell
 
 Report = Callable[[str], None]
 
@@ -87,7 +86,9 @@ class Guard:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._shell = stack.enter_context(Shell(self._line))
-            self._flushing = stack.enter_context(ThreadPoolExecutor(max_workers=len(self._tracks)))
+            self._flushing = ThreadPoolExecutor(max_workers=len(self._tracks))
+            # A flush that has not begun by the end is not worth it: the line serves then, or is stopped.
+            stack.callback(self._flushing.shutdown, wait=True, cancel_futures=True)
             following = self._shell.follow(dict.fromkeys(self._tracks, SAMPLES), self._take)
             stack.enter_context(following)
             self.fault = self._first(following)
@@ -181,15 +182,21 @@ class Guard:
                 self._warn(f"{trip.node}: {trip.said}; the guard observes only, so nothing was stopped")
                 return
             self._trip = trip
-        left = self._stop(frozenset(self._tracks))
-        self._trip = replace(trip, left=left)
-        self._stopped.set()
-        self.news.set()
+        left = tuple(self._tracks)
+        try:
+            left = self._stop(frozenset(self._tracks))
+        finally:
+            # Whoever waits for the stop is told of it, also of one that broke off.
+            self._trip = replace(trip, left=left)
+            self._stopped.set()
+            self.news.set()
 
     def _stop(self, nodes: frozenset[str]) -> tuple[str, ...]:
         """Kill the rank of each of these nodes, all at once; return the nodes on which that is not certain."""
         kills = {one.node: ("docker", "kill", one.name) for one in self._commands if one.node in nodes}
-        return tuple(one.node for one in self._shell.run_each(kills) if one.rc != 0 and not _is_down(one))
+        return tuple(
+            one.node for one in self._shell.run_each(kills) if one.rc != 0 and not ending.is_down(one.stderr)
+        )
 
     def _answering(self) -> frozenset[str]:
         now_s = time.monotonic()
@@ -197,14 +204,18 @@ class Guard:
             return frozenset(name for name, one in self._tracks.items() if one.silent_s(now_s) < _ANSWERS_S)
 
     def _flush(self, name: str) -> None:
-        (said,) = self._shell.run_each({name: FLUSH})
-        with self._lock:
-            if said.rc == 0:
-                self._tracks[name].flushes += 1
-            elif said.rc is not None:
-                self._tracks[name].may_flush = False
-                why = unreachable.say(said.stderr)[0]
-                self._warn(f"{name}: page cache was not flushed while weights load: {why}; {_FLUSH_HINT}")
+        done = False
+        try:
+            (said,) = self._shell.run_each({name: FLUSH})
+            done = said.rc == 0
+            if said.rc not in {0, None}:
+                why = unreachable.say(said.stderr, answered=True)[0]
+                with self._lock:
+                    self._tracks[name].may_flush = False
+                    self._warn(f"{name}: page cache was not flushed while weights load: {why}; {_FLUSH_HINT}")
+        finally:
+            with self._lock:
+                self._tracks[name].flushed(time.monotonic(), done=done)
 
     def _warn(self, text: str) -> None:
         self._warnings.append(text)
@@ -236,13 +247,3 @@ class Guard:
                     self._warn(f"{name}: no memory sample for {seconds:.0f} s; the guard goes on trying")
         for trip in trips:
             self._act(trip)
-
-
-def _is_down(said: Said) -> bool:
-    """Whether docker says that there is nothing to kill."""
-    return any(text in said.stderr.lower() for text in ("no such container", "is not running"))
-
-
-def lowest(watched: Watched) -> str:
-    """Say how low each node's MemAvailable went, so that an owner can learn a floor."""
-    return ", ".join(f"{name} {gib(size)}" for name, size in watched.lowest.items())

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+from bootcheck import redact
 from launcher.command import RankCommand
 from launcher.guard import Guard
 from launcher.outcome import Outcome
@@ -72,10 +73,10 @@ def _first_fault(answers: tuple[Answer, ...]) -> Outcome:
         if answer.status in {"failed", "unreachable"}:
             said, hint = ansible.explain(answer)
             return Outcome(
-                fault=said,
+                fault=redact.text(said),
                 node=answer.host,
                 hint=hint,
-                log=tuple(str(answer.result.get("stderr", "")).splitlines()),
+                log=redact.lines(str(answer.result.get("stderr", "")).splitlines()),
                 unclear=answer.status == "unreachable",
             )
     return Outcome()

@@ -12,7 +12,7 @@ class Outcome:
     """How a step on the nodes ended: `fault` is empty when it did what it should.
 
     `unclear` marks a node that could not be asked: nothing can be said of what was booted. `trip` is why the guard stopped
-    every rank, `lowest` how low each node's MemAvailable went while it watched (bytes).
+    every rank; the last three are what it saw meanwhile.
     """
 
     fault: str = ""
@@ -27,3 +27,8 @@ class Outcome:
     done: tuple[str, ...] = ()
     """Nodes on which the step did what it should."""
     lowest: Mapping[str, int] = field(default_factory=dict)
+    """How low each node's MemAvailable went, in bytes."""
+    flushes: Mapping[str, int] = field(default_factory=dict)
+    """How often page cache was dropped on a node; nodes without a flush are left out."""
+    observed: tuple[str, ...] = ()
+    """Where and why a guard that only observes would have stopped every rank, a sentence each."""

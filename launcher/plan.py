@@ -81,6 +81,10 @@ class Boot:
     unclear: bool = False
     lowest: Mapping[str, int] = field(default_factory=dict)
     """How low each node's MemAvailable went while it loaded, in bytes: what a floor may be learnt from."""
+    flushes: Mapping[str, int] = field(default_factory=dict)
+    """How often page cache was dropped on a node while it loaded."""
+    observed: tuple[str, ...] = ()
+    """Where a guard that only observes would have stopped every rank."""
 
     @property
     def ok(self) -> bool:

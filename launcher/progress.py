@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bootcheck import redact
+from launcher.troubles.fabric import TRANSFER_FAILED
+from launcher.troubles.meeting import JOINING_S
 
 Stage = Literal["starting", "joining", "loading", "compiling", "profiling", "capturing", "serving"]
 
@@ -45,7 +47,7 @@ SILENCES: Mapping[Stage, Silence] = {
     ),
     "joining": Silence(
         level=1,
-        limit_s=660.0,
+        limit_s=JOINING_S,
         origin="torch gives up by itself after 601 s (eugr/spark-vllm-docker#335, reported); a minute more is no waiting",
         hint="a rank that does not join waits for another or for a wrong address: compare VLLM_HOST_IP, NCCL_SOCKET_IFNAME and master port "
         "(sparkctl boot --plan), and look for a leftover /etc/nccl.conf in the image",
@@ -96,15 +98,27 @@ _MARKS: tuple[tuple[Stage, str], ...] = (
     ("profiling", r"Autotuning process ends|torch\.compile (took|takes)|Initial profiling/warmup run"),
     ("capturing", r"Capturing CUDA graph|Available KV cache memory|GPU KV cache size"),
     ("profiling", r"Model loading took|[Mm]emory profiling|Encoder cache will be initialized"),
-    (
-        "compiling",
-        r"torch\.compile|Dynamo bytecode|Compiling a graph|Autotuning process starts|\b[Jj][Ii][Tt]\b|\bnvcc\b|\bninja\b|DeepGEMM warm",
-    ),
+    ("compiling", r"Dynamo bytecode|Compiling a graph|Autotuning process starts|DeepGEMM warm"),
     ("loading", r"Starting to load model|Loading .*checkpoint shards|Loading weights|Loading drafter"),
     ("joining", r"distributed_init_method=|headless multiproc executor|vLLM is using nccl|spans across nodes"),
 )  # fmt: skip
 
 _PATTERNS = tuple((stage, re.compile(pattern)) for stage, pattern in _MARKS)
+
+_COMPILER = re.compile(r"torch\.compile|\b[Jj][Ii][Tt]\b|\bnvcc\b|\bninja\b")
+"""Names of compilers: work once the model is loaded, a mere remark (`FlashInfer is available, JIT ...`) before."""
+
+_STEPS: Mapping[Stage, int] = {
+    "starting": 0,
+    "joining": 1,
+    "loading": 2,
+    # vLLM goes back and forth between these: it profiles, sizes the KV cache, tunes kernels, and only then captures.
+    "compiling": 3,
+    "profiling": 3,
+    "capturing": 3,
+    "serving": 4,
+}
+"""A boot never goes back a step: a later line that sounds like an earlier one is a remark."""
 
 _SAYS_NOTHING = re.compile(
     r"No available shared memory broadcast block"  # of ranks that compile and of ranks that hang alike
@@ -112,9 +126,6 @@ _SAYS_NOTHING = re.compile(
     r'|"(GET|HEAD) /(health|ping|metrics|v1/models)\b'  # our own looks
 )
 _SHARE = re.compile(r"\b(\d{1,3})%(?:\|| Completed)")
-_BROKEN = re.compile(
-    r"NCCL WARN .*(Got completion from peer .*(error|status=IBV_WC_(?!SUCCESS))|Got CQE with error)"
-)
 _SHOWN = 160
 
 
@@ -149,14 +160,22 @@ def take(rank: RankProgress, line: str, now_s: float) -> RankProgress:
     """Return the rank after one more line of its log."""
     if _SAYS_NOTHING.search(line):
         return rank
-    if _BROKEN.search(line):
+    if TRANSFER_FAILED.search(line):
         return replace(rank, spoke_s=now_s, last=line, broken=line)
     rank = replace(rank, spoke_s=now_s, last=line, broken="")
-    stage = next((stage for stage, pattern in _PATTERNS if pattern.search(line)), rank.stage)
+    stage = _stage(rank.stage, line)
     if stage != rank.stage:
         rank = replace(rank, stage=stage, since_s=now_s, share=None)
     found = _SHARE.search(line) if stage in {"loading", "capturing"} else None
     return replace(rank, share=min(int(found[1]), 100) / 100) if found else rank
+
+
+def _stage(now: Stage, line: str) -> Stage:
+    """Return the stage after a line; one that names an earlier step changes nothing."""
+    told = next((stage for stage, pattern in _PATTERNS if pattern.search(line)), None)
+    if told is None and _STEPS[now] == _STEPS["compiling"] and _COMPILER.search(line):
+        told = "compiling"
+    return told if told and _STEPS[told] >= _STEPS[now] else now
 
 
 def stuck(

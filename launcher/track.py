@@ -12,7 +12,10 @@ from launcher.watermark import Ask, Limits, Sample
 
 @dataclass(slots=True, kw_only=True)
 class Track:
-    """One node; `began_s` is when it was first asked. `moved_s` is when its memory last showed work, in the line's seconds."""
+    """One node; `began_s` is when it was first asked. `moved_s` is when its memory last showed work, in the line's seconds.
+
+    `is_flushing` holds while a flush is under way: it may take longer than the pause between two, and is not asked for again.
+    """
 
     began_s: float
     samples: "deque[Sample]" = field(default_factory=lambda: deque(maxlen=watermark.KEPT))
@@ -20,6 +23,7 @@ class Track:
     moved_s: float | None = None
     flushes: int = 0
     may_flush: bool = True
+    is_flushing: bool = False
     is_warned: bool = False
     said: str = ""
     """Its last line when that did not lead to a sample."""
@@ -48,16 +52,23 @@ class Track:
         ask = watermark.judge(now, limits, self._flushed_s)
         if ask != "flush":
             return ask
-        if not self.may_flush:
+        if not self.may_flush or self.is_flushing:
             return "nothing"
-        # What a flush gives back is our doing and no sign of work.
-        self._flushed_s, self._reference = at_s, None
+        self.is_flushing, self._reference = True, None
         return "flush"
+
+    def flushed(self, at_s: float, *, done: bool) -> None:
+        """Take the end of a flush; the next one may come a pause later, since a slow node needs it most."""
+        self.is_flushing, self._flushed_s, self._reference = False, at_s, None
+        self.flushes += done
 
     def _keep(self, now: Sample, line_s: float) -> None:
         self.samples.append(now)
         self.said, self.is_warned = "", False
         self.lowest = now.available if self.lowest is None else min(self.lowest, now.available)
+        if self.is_flushing and self._reference is not None and now.free > self._reference.free:
+            # What a flush gives back is our doing and no sign of work; what is taken meanwhile is.
+            self._reference = None
         moved = self._reference is not None and watermark.has_moved(self._reference, now)
         if moved or self.moved_s is None:
             self.moved_s = line_s

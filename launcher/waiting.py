@@ -13,7 +13,7 @@ from launcher import api, ending, progress
 from launcher.api import Seen
 from launcher.command import RankCommand
 from launcher.ending import End
-from launcher.guard import Guard
+from launcher.guard import Guard, Watched
 from launcher.outcome import Outcome
 from launcher.progress import Stuck
 from launcher.recipe import Recipe
@@ -95,7 +95,10 @@ class Waiting:
 
     def _remarked(self, smoked: Outcome) -> Outcome:
         """Read the logs of a line that answers: on sockets it would serve several times slower without a word."""
-        found = ending.remarks(_logs(self.shell, {one.node: one.name for one in self.commands}))
+        read = _logs(self.shell, {one.node: one.name for one in self.commands})
+        found = ending.remarks(
+            {node: (*kept, *read.get(node, ())) for node, kept in self.watch.kept().items()}
+        )
         slow = next((one for one in found if one.is_fault), None)
         if slow:
             return replace(smoked, fault=slow.said, node=self.line.head.name, hint=slow.hint)
@@ -107,19 +110,25 @@ def guarded(guard: Guard | None, ended: Outcome | None) -> Outcome | None:
     if guard is None:
         return ended
     guard.tell()
-    trip, lowest = guard.tripped(), guard.watched().lowest
+    trip, watched = guard.tripped(), guard.watched()
     if trip is None:
-        return replace(ended, lowest=lowest) if ended else None
+        return _seen(ended, watched) if ended else None
     hint = f"{trip.hint}; stopping was not confirmed on {', '.join(trip.left)}" if trip.left else trip.hint
-    return Outcome(
+    stopped = Outcome(
         fault=f"the guard stopped every rank: {trip.said}",
         unclear=trip.why == "silence",
         node=trip.node,
         hint=hint,
         log=trip.samples,
         trip=trip,
-        lowest=lowest,
     )
+    return _seen(stopped, watched)
+
+
+def _seen(outcome: Outcome, watched: Watched) -> Outcome:
+    """Return the outcome with what the guard saw, also of what it would have done."""
+    observed = tuple(f"{one.node}: {one.said}" for one in watched.observed)
+    return replace(outcome, lowest=watched.lowest, flushes=watched.flushes, observed=observed)
 
 
 def _look(shell: Shell, commands: tuple[RankCommand, ...]) -> tuple[tuple[End, ...], Outcome | None]:
@@ -129,10 +138,10 @@ def _look(shell: Shell, commands: tuple[RankCommand, ...]) -> tuple[tuple[End, .
     ends: list[End] = []
     silent: Outcome | None = None
     for said in shell.run_each(argvs):
-        if said.rc not in {0, None} and "no such container" in said.stderr.lower():
+        if said.rc not in {0, None} and ending.is_gone(said.stderr):
             ends.append(End(node=said.node, name=names[said.node], is_gone=True))
         elif said.rc != 0:
-            text, hint = unreachable.say(said.stderr)
+            text, hint = unreachable.say(said.stderr, answered=said.rc is not None)
             fault = f"no answer while its rank loaded: {text}"
             silent = Outcome(fault=fault, node=said.node, hint=hint, unclear=True)
         elif (state := _state(said.stdout)) is None:
@@ -177,10 +186,14 @@ def _logs(shell: Shell, names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def _journals(shell: Shell, names: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return what each node's journal tells since its rank was made; a node whose journal cannot be read in full is left out."""
+    made = ("docker", "inspect", "--type", "container", "--format", "{{.Created}}")
+    asked = shell.run_each({node: (*made, name) for node, name in names.items()})
+    argvs = {said.node: argv for said in asked if (argv := ending.journal_argv(said.stdout))}
     return {
         said.node: said.stdout.splitlines()
-        for said in shell.run_each(dict.fromkeys(names, ending.JOURNAL))
-        if said.rc == 0
+        for said in shell.run_each(argvs)
+        if said.rc == 0 and ending.is_whole(said.stderr)
     }
 
 

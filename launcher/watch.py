@@ -1,12 +1,18 @@
-"""Watch: every rank's end and log lines as they come, from launch until ready. I/O over the shell's kept connections."""
+"""Watch: every rank's end and log lines as they come, from launch until ready. I/O over the shell's kept connections.
 
+A log that is followed again after a lost connection goes on behind the last line that came: what was read once is no news, or a
+rank that hangs would seem to speak each time. Docker's own time stamps tell where that is, by the node's clock.
+"""
+
+import re
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-from launcher import progress
+from launcher import ending, progress
 from launcher.command import RankCommand
 from launcher.ending import End
 from launcher.progress import RankProgress, Stage, Stuck
@@ -14,8 +20,39 @@ from sparkctl.clock import Clock
 from sparkctl.following import Following
 from sparkctl.shell import Shell
 
-_TAIL = "2000"
-"""Lines of a log that are read again after a lost connection: the last of them tell the stage. Ours."""
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9})Z ?", re.ASCII)
+"""What `docker logs --timestamps` puts before a line; always of this length, so that stamps compare as text."""
+
+_KEPT = 200
+"""Lines that are kept of a log at most: each communicator of NCCL says three. Ours."""
+
+
+class _Log:
+    """One rank's log: where it was left, and what is kept of it."""
+
+    def __init__(self) -> None:
+        self.kept: list[str] = []
+        self._last = self._left = ""
+        self._is_new = True
+
+    def argv(self, name: str) -> tuple[str, ...]:
+        """Return what follows the log from where it was left; docker gives the line of that moment once more."""
+        self._left, self._is_new = self._last, not self._last
+        since = ("--since", f"{self._left}Z") if self._left else ()
+        return ("docker", "logs", "--follow", "--timestamps", *since, name)
+
+    def take(self, line: str) -> str:
+        """Return the line without its stamp; empty when it came before. A progress bar's further states have no stamp."""
+        found = _STAMP.match(line)
+        if found:
+            self._is_new = found[1] > self._left
+            self._last = max(self._last, found[1])
+        text = line[found.end() :] if found else line
+        if not self._is_new or not text.strip():
+            return ""
+        if len(self.kept) < _KEPT and ending.is_kept(text):
+            self.kept.append(text)
+        return text
 
 
 class Watch:
@@ -33,12 +70,13 @@ class Watch:
             one.node: RankProgress(node=one.node, name=one.name, since_s=now_s, spoke_s=now_s)
             for one in commands
         }
+        self._logs = {one.node: _Log() for one in commands}
         self._followed = tuple[Following, ...]()
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
         waits = {one.node: ("docker", "wait", one.name) for one in self._commands}
-        logs = {one.node: ("docker", "logs", "--follow", "--tail", _TAIL, one.name) for one in self._commands}
+        logs = {one.node: partial(self._log_argv, one.node, one.name) for one in self._commands}
         with ExitStack() as stack:
             self._followed = (
                 stack.enter_context(self._shell.follow(waits, self._take_end)),
@@ -62,6 +100,11 @@ class Watch:
         with self._lock:
             return tuple(self._ranks.values())
 
+    def kept(self) -> dict[str, tuple[str, ...]]:
+        """Return the lines of each rank's log that count once the line is ready, however long ago they came."""
+        with self._lock:
+            return {node: tuple(log.kept) for node, log in self._logs.items()}
+
     def stuck(self, moved: Mapping[str, float], silence_s: Mapping[Stage, float]) -> Stuck | None:
         """Return the rank that has been silent for too long."""
         return progress.stuck(self.ranks(), self._clock.monotonic_s(), moved, silence_s)
@@ -79,6 +122,12 @@ class Watch:
             self._ends.setdefault(node, End(node=node, name=self._names[node], code=int(line)))
         self._news.set()
 
+    def _log_argv(self, node: str, name: str) -> tuple[str, ...]:
+        with self._lock:
+            return self._logs[node].argv(name)
+
     def _take_line(self, node: str, line: str) -> None:
         with self._lock:
-            self._ranks[node] = progress.take(self._ranks[node], line, self._clock.monotonic_s())
+            text = self._logs[node].take(line)
+            if text:
+                self._ranks[node] = progress.take(self._ranks[node], text, self._clock.monotonic_s())

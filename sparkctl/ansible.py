@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -30,6 +31,9 @@ _VALIDATION = "Validating arguments against arg spec"
 # In the environment of every process that a playbook starts here: of which run it is, and which line it changes.
 _MARK = "SPARKCTL_RUN"
 _CHANGES = "SPARKCTL_CHANGES"
+
+_FOLDER = "sparkctl-run-"
+"""Beginning of the name of a run's folder, which holds its variables; the controller's pid follows."""
 
 _READS = frozenset({"probe"})
 """Playbooks that change nothing: they run without the line's lock, beside whoever holds it."""
@@ -96,7 +100,10 @@ def _play(
     """Run ansible-playbook, hand every event to `take`, and return how it ended; empty when all went well."""
     import ansible_runner  # noqa: PLC0415  # 0.1 s that a plan must not pay
 
-    with tempfile.TemporaryDirectory(prefix="sparkctl-") as folder, _interruption() as interrupted:
+    with (
+        tempfile.TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-") as folder,
+        _interruption() as interrupted,
+    ):
         _write_variables(Path(folder), variables)
         environment = _environment(line) | {_MARK: uuid.uuid4().hex}
         if playbook not in _READS:
@@ -117,7 +124,7 @@ def _play(
             _end_marked(_MARK, environment[_MARK])
             raise Interrupted(
                 f"interrupted while {playbook}.yml ran; what was done until then is kept",
-                hint="sparkctl status says what runs; boot and tune --resume go on",
+                hint="sparkctl status says what runs; tune --resume goes on with a climb",
             )
         if ran.status == "successful":
             return ""
@@ -134,17 +141,20 @@ def describe(answer: Answer) -> str:
 
 
 def explain(answer: Answer) -> tuple[str, str]:
-    """Return what went wrong on a host and the remedy: a known trouble, or the module's own words."""
+    """Return what went wrong on a host and the remedy: a known trouble, or the module's own words.
+
+    A task that failed ran on the node: its words are those of the node's tools, whatever they have in common with SSH's.
+    """
     parts = (
         answer.message,
         str(answer.result.get("module_stderr", "")),
         str(answer.result.get("module_stdout", "")),
     )
     text = "\n".join(part for part in parts if part)
-    known = unreachable.explain(text)
-    if known is None and answer.status == "failed" and answer.message:
+    answered = answer.status == "failed"
+    if answered and answer.message and unreachable.explain(text, answered=True) is None:
         return answer.message, ""
-    return unreachable.say(text)
+    return unreachable.say(text, answered=answered)
 
 
 def _write_variables(folder: Path, variables: Mapping[str, object]) -> None:
@@ -217,8 +227,12 @@ def _answer(event: Mapping[str, Any]) -> Answer | None:
 def end_orphans(line: Line) -> int:
     """Kill what a controller that died left of its Ansible; return how many processes that were.
 
-    Only for who holds the line's lock: nobody else can be changing it then.
+    Only for who holds the line's lock: nobody else can be changing it then. The variables of dead controllers go too.
     """
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        pid = folder.name.removeprefix(_FOLDER).partition("-")[0]
+        if pid.isdigit() and not Path("/proc", pid).exists() and folder.stat().st_uid == os.getuid():
+            shutil.rmtree(folder, ignore_errors=True)
     return _end_marked(_CHANGES, line.identity)
 
 
@@ -258,7 +272,7 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def _interruption() -> Iterator[threading.Event]:
-    """Turn SIGINT and SIGTERM into an event while Ansible runs, so that it ends its children before we go on.
+    """Turn SIGINT, SIGTERM and SIGHUP into an event while Ansible runs, so that it ends its children before we go on.
 
     Note: ansible-runner would install its own handlers and leave them behind; a cancel callback of ours prevents it.
     """
@@ -269,7 +283,7 @@ def _interruption() -> Iterator[threading.Event]:
     ):
         yield event
         return
-    names = (signal.SIGINT, signal.SIGTERM)
+    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {name: signal.signal(name, lambda *_: event.set()) for name in names}
     try:
         yield event

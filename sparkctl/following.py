@@ -125,14 +125,17 @@ class _Reader:
                 self._channel.close()
             self._read(self._channel)
             code = self._channel.recv_exit_status()
+            if code >= 0:
+                self._rc = code
+            else:
+                self._lost = "the connection was closed while the command ran"
         except (OSError, EOFError, paramiko.SSHException) as fault:
             self._source.drop()
             self._lost = f"{type(fault).__name__}: {fault}"
-            return
-        if code >= 0:
-            self._rc = code
-        else:
-            self._lost = "the connection was closed while the command ran"
+        finally:
+            # Whatever ended this thread, nobody may take it for one that still listens.
+            if self._rc is None and not self._lost:
+                self._lost = "what its lines are handed to broke off"
 
     def _read(self, channel: Any) -> None:
         rest = b""

@@ -7,7 +7,7 @@ Changes go through Ansible; what cannot wait for it (stop every rank at once) co
 import shlex
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +17,9 @@ from typing import Any, Self
 
 from sparkctl.following import Following, Source, Take
 from sparkctl.line import Line, Node
+
+Command = Sequence[str] | Callable[[], Sequence[str]]
+"""A command that is followed, or what makes it anew each time that it is started."""
 
 _CONNECT_S = 10.0
 """For each step of getting in: TCP, banner, log-in, channel. paramiko would wait up to an hour for a channel."""
@@ -79,10 +82,10 @@ class Shell:
         with ThreadPoolExecutor(max_workers=max(1, len(nodes))) as pool:
             return tuple(pool.map(lambda node: self._one(node, commands[node.name]), nodes))
 
-    def follow(self, commands: Mapping[str, Sequence[str]], take: Take) -> Following:
+    def follow(self, commands: Mapping[str, Command], take: Take) -> Following:
         """Start each node's own long-running command, all at once, and hand every line of both outputs to `take`.
 
-        Comes back at once. The commands end on their nodes when the following is closed or this process dies.
+        One that is resumed may be another command than before: what makes it is asked at every start. Comes back at once. The commands end on their nodes when the following is closed or this process dies.
         """
         sources = (
             Source(
@@ -99,7 +102,7 @@ class Shell:
 
     def _one(self, node: Node, argv: Sequence[str]) -> Said:
         import paramiko  # noqa: PLC0415  # 0.2 s that a plan must not pay
-        from invoke.exceptions import CommandTimedOut  # noqa: PLC0415
+        from invoke.exceptions import CommandTimedOut, ThreadException  # noqa: PLC0415
 
         late = f"no answer within {self._limit_s:g} s: timed out"
         try:
@@ -111,6 +114,10 @@ class Shell:
                 )
         except CommandTimedOut:
             return Said(node=node.name, rc=None, stdout="", stderr=late)
+        except ThreadException as fault:
+            self._drop(node.name)
+            why = f"{type(fault).__name__}: {', '.join(repr(one.value) for one in fault.exceptions)}"
+            return Said(node=node.name, rc=None, stdout="", stderr=why)
         except (OSError, EOFError, paramiko.SSHException) as fault:
             self._drop(node.name)
             return Said(node=node.name, rc=None, stdout="", stderr=f"{type(fault).__name__}: {fault}")
@@ -122,8 +129,9 @@ class Shell:
             return Said(node=node.name, rc=None, stdout="", stderr=lost)
         return Said(node=node.name, rc=ran.return_code, stdout=ran.stdout, stderr=ran.stderr)
 
-    def _start(self, node: Node, argv: Sequence[str]) -> Any:
+    def _start(self, node: Node, command: Command) -> Any:
         """Start a command and return its open channel, both outputs in one."""
+        argv = command() if callable(command) else command
         connection = self._connection(node)
         with self._bounded(node, 2 * _CONNECT_S):
             channel = connection.create_session()
@@ -158,7 +166,7 @@ class Shell:
 
     def _connection(self, node: Node) -> Any:
         """Return the open connection to a node."""
-        with self._opening[node.name]:
+        with self._opening[node.name], _legible(self._line, node):
             with self._lock:
                 if node.name not in self._connections:
                     self._connections[node.name] = self._made(node)
@@ -190,3 +198,18 @@ class Shell:
         else:
             connection.client.load_system_host_keys()
         return connection
+
+
+@contextmanager
+def _legible(line: Line, node: Node) -> Iterator[None]:
+    """Tell of a damaged line or key as of any other refusal: paramiko lets what its parsers raise through."""
+    import paramiko  # noqa: PLC0415
+    from paramiko.hostkeys import InvalidHostKey  # noqa: PLC0415
+
+    try:
+        yield
+    except (InvalidHostKey, ValueError, AssertionError) as fault:
+        # An InvalidHostKey holds the whole line; what is wrong with it comes last.
+        why = f"{type(fault).__name__}: {fault.args[-1] if fault.args else 'no reason given'}"
+        files = " or ".join((line.known_hosts or "~/.ssh/known_hosts", *filter(None, (node.key_file,))))
+        raise paramiko.SSHException(f"a line or key of {files} cannot be read: {why}") from fault

@@ -26,7 +26,11 @@ _COMPLETION = compiled(
     r"NCCL WARN NET/IB\s?: Got completion from peer (?P<peer>[0-9A-Fa-f.:]+)<[0-9]+> with status=(?P<status>IBV_WC_[A-Z_]+)"
     r"\((?P<code>[0-9]{1,3})\)"
 )
-_COMPLETION_SIGN = compiled(r"NCCL WARN NET/IB\s?: .*(?:Got completion from peer|Got CQE with error)")
+TRANSFER_FAILED = compiled(
+    r"NCCL WARN NET/IB\s?: .*(?:Got completion from peer (?!.*\bstatus=IBV_WC_SUCCESS\b)|Got CQE with error)"
+)
+"""NCCL's word that a transfer failed: it repeats nothing and may wait for ever afterwards."""
+
 _RETRIES = compiled(r"NCCL WARN NET/IB\s?: .*IBV_WC_RETRY_EXC_ERR")
 _SIZE = compiled(r"\breqSize=(?P<size>[0-9]{1,12}) ")
 _LOCAL = compiled(r"\blocalGid (?P<local>\S+) ")
@@ -39,7 +43,12 @@ _QP_FIGURES = compiled(
     r"local GID (?P<local>[0-9A-Fa-f.:]+), remote GID (?P<remote>[0-9A-Fa-f.:]+)(?![0-9A-Fa-f.:])"
 )
 
-_SOCKET = compiled(r"NCCL INFO (?:NET/Socket\s?: Using |Using network Socket\b)")
+NETWORK = compiled(r"NCCL INFO (?:Using network |NET/(?:Socket|IB)\s?: Using |NET/IB\s?: No device found)")
+"""What NCCL says of the network that it chose, once, when its communicators are made and much else is still to be logged."""
+
+_SOCKET_CHOSEN = compiled(r"NCCL INFO Using network Socket\b")
+_SOCKET_OPENED = compiled(r"NCCL INFO NET/Socket\s?: Using ")
+_IB_CHOSEN = compiled(r"NCCL INFO (?:Using network IB\b|NET/IB\s?: Using \[[0-9]+\])")
 _SOCKET_ON = compiled(r"NET/Socket\s?: Using (?P<rails>\[[0-9]+\]\S.*)$")
 _SOCKET_RAIL = compiled(r"\[[0-9]+\](?P<interface>[A-Za-z][\w.-]*):(?P<address>[0-9A-Fa-f.:]+)<[0-9]+>")
 _NO_IB = compiled(r"NET/IB\s?: No device found")
@@ -95,7 +104,7 @@ def _retries(lines: Lines) -> Told | None:
 
 
 def _dead_link(lines: Lines) -> Told | None:
-    failed = tuple(line for line in lines if _COMPLETION_SIGN.search(line) and not _RETRIES.search(line))
+    failed = tuple(line for line in lines if TRANSFER_FAILED.search(line) and not _RETRIES.search(line))
     if not failed:
         return None
     hint = (
@@ -135,7 +144,9 @@ def _queue_pair(lines: Lines, *, after_rings: bool) -> Told | None:
 
 
 def _socket(lines: Lines) -> Told | None:
-    if not has(_SOCKET, lines):
+    # An NCCL that opens its sockets and then uses RDMA is sound; only one that chose them is not.
+    opened = has(_SOCKET_OPENED, lines) and not has(_IB_CHOSEN, lines)
+    if not has(_SOCKET_CHOSEN, lines) and not opened:
         return None
     on = [match for line in lines if (rails := _SOCKET_ON.search(line)) for match in _rails(rails["rails"])]
     where = f" on {listed(tuple(dict.fromkeys(on)))}" if on else ""
@@ -252,15 +263,16 @@ TROUBLES = (
         ),
         source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#117; vllm-project/vllm#5484 (reported)",
     ),
+    Trouble(name="ssh-no-answer", read=_ssh, source="spark-arena/sparkrun#67, #176, #208 (reported)"),
 )
 
 SLOW = (
+    # The line serves, and much too slowly.
     Trouble(
         name="nccl-on-sockets",
         read=_socket,
         source="Project-HAMi/HAMi-core#261; mark-ramsey-ri/vllm-dgx-spark#1 (reported)",
     ),
-    Trouble(name="ssh-no-answer", read=_ssh, source="spark-arena/sparkrun#67, #176, #208 (reported)"),
 )
 
 NOTES = (Trouble(name="nccl-on-rdma", read=_rdma, source="NVIDIA/nccl, log of NET/IB", kind="information"),)

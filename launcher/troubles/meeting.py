@@ -1,5 +1,6 @@
 """Meeting: how ranks find each other, wait for each other, and end because another one ended."""
 
+from launcher.troubles.fabric import TRANSFER_FAILED
 from launcher.troubles.trouble import (
     NUMBER,
     Lines,
@@ -12,11 +13,13 @@ from launcher.troubles.trouble import (
     worded,
 )
 
-SILENCE_S = 180
-"""Seconds without a line after which a stage that only joins a group is looked into. Ours: joining takes seconds."""
+JOINING_S = 660.0
+"""Seconds without a line after which a rank that joins its group is given up.
+
+torch gives up by itself after 601 s (eugr/spark-vllm-docker#335, reported); a minute more is no waiting.
+"""
 
 _WAITS = compiled(r"No available shared memory broadcast block found in (?P<waited_s>[0-9]{1,6}) seconds\.")
-_NCCL_FAILED = compiled(r"NCCL WARN NET/IB\s?: .*(?:Got completion from peer|Got CQE with error)")
 # What an engine says while it compiles, tunes, captures or loads; the waiting line itself speaks of compilation too.
 _WORK = compiled(
     r"(?i)autotun|torch\.compile|\bcompiling\b|\bjit\b|captur\w+ cuda ?graphs|checkpoint shards:"
@@ -54,7 +57,7 @@ def _compiling(lines: Lines) -> Told | None:
 
 def _waiting(lines: Lines) -> Told | None:
     waits, works = _waits(lines)
-    if not waits or works or has(_NCCL_FAILED, lines):
+    if not waits or works or has(TRANSFER_FAILED, lines):
         return None
     return Told(
         said=f"the engine waited for its workers {_times(waits)}, and this log says neither why nor that a link failed",
@@ -87,7 +90,7 @@ def _silent(lines: Lines) -> Told | None:
         return None
     return Told(
         said="the log ends where the ranks join their group over several nodes",
-        hint=f"it is no fault yet: if nothing follows for {SILENCE_S} s, run py-spy dump on every rank to see which one waits, and "
+        hint=f"it is no fault yet: if nothing follows for {JOINING_S:g} s, run py-spy dump on every rank to see which one waits, and "
         "look for a leftover /etc/nccl.conf in the image (sparkctl check)",
     )
 

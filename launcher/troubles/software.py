@@ -11,9 +11,11 @@ _PLATFORM = compiled(
 _HEADER = compiled(r"SafetensorError: Error while deserializing header")
 _PROGRESS = compiled(r"checkpoint shards:.*\| (?P<done>[0-9]{1,5})/(?P<all>[0-9]{1,5}) \[")
 
-_KEY = compiled(
+KEY = compiled(
     r"""(?:['"]api_key['"]\s*:\s*|--api-key[ =])(?!\s*(?:API_KEY|None|null|\[\s*\]|''|""|\[None\]))\s*[\['"]*(?=[^\s\]'",}])"""
 )
+"""A start line that shows the API key; it is among the first lines of a log."""
+
 _STATUS_LINE = compiled(r"^HTTP/[0-9.]+ (?P<code>401)\b")
 _ACCESS = compiled(r'"(?P<verb>[A-Z]{3,7}) (?P<path>/\S*) HTTP/[0-9.]+" (?P<code>401)\b')
 
@@ -49,7 +51,7 @@ def _shard(lines: Lines) -> Told | None:
 
 
 def _key(lines: Lines) -> Told | None:
-    if not has(_KEY, lines):
+    if not has(KEY, lines):
         return None
     return Told(
         said="the engine's start line shows the API key, to everyone who reads this log or the process list",

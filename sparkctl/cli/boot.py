@@ -1,7 +1,7 @@
 """`sparkctl boot`: bring a line up, and write down every step of it."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -179,9 +179,8 @@ def _show_boot(session: Session, line: Line, ended: Boot) -> int:
     show_findings(console, ended.findings, everything=False)
     for text in ended.log:
         console.say(f"  | {text}")
-    if ended.lowest:
-        told = ", ".join(f"{node} {gib(size)}" for node, size in ended.lowest.items())
-        console.say(f"lowest MemAvailable while it loaded: {told}")
+    for text in _memory(ended):
+        console.say(text)
     if ended.ok:
         console.show(f"line {line.name} is ready at {line.url} after {duration(ended.seconds)}")
     else:
@@ -193,6 +192,18 @@ def _show_boot(session: Session, line: Line, ended: Boot) -> int:
         {**answer, "ok": ended.ok, "url": line.url if ended.ok else None, "simulated": session.simulated}
     )
     return code
+
+
+def _memory(ended: Boot) -> Iterator[str]:
+    """Say what the guard saw while ranks loaded."""
+    if ended.lowest:
+        told = ", ".join(f"{node} {gib(size)}" for node, size in ended.lowest.items())
+        yield f"lowest MemAvailable while it loaded: {told}"
+    if ended.flushes:
+        told = ", ".join(f"{node} {times} times" for node, times in ended.flushes.items())
+        yield f"page cache was dropped while it loaded: {told}"
+    for text in ended.observed:
+        yield f"the guard only observed; enforcing it would have stopped every rank: {text}"
 
 
 def _show_plan(session: Session, plan: Plan) -> int:

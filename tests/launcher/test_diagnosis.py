@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launcher import progress
 from launcher.diagnosis import TROUBLES, Diagnosis, explain, explain_all
+from launcher.progress import RankProgress
 from launcher.troubles.memory import highest_utilisation
 
 CASES: dict[str, dict[str, Any]] = {
@@ -179,6 +181,27 @@ def test_a_cut_number_is_no_difference_between_ranks() -> None:
     assert all(explain([first, same[:-cut]]) is None for cut in range(1, 4))
 
 
+def test_sockets_that_were_opened_beside_rdma_are_no_fall_back() -> None:
+    """An NCCL that opens its sockets and then chooses RDMA is sound; one that chooses sockets is not, whatever it opened."""
+    opened = "node-a:301:344 [0] NCCL INFO NET/Socket : Using [0]enP7s7:192.0.2.10<0>"
+    good = CASES["nccl_ib_good"]["text"]
+    assert [one.name for one in explain_all([opened, *good])] == ["nccl-on-rdma"]
+    chosen = "node-a:301:344 [0] NCCL INFO Using network Socket"
+    assert explain_all([*good, opened, chosen])[0].name == "nccl-on-sockets"
+
+
+def test_every_failed_transfer_is_one_to_whoever_reads_the_log() -> None:
+    """A log that tells of a dead link neither waits for workers nor compiles, and its rank is given up soon."""
+    for line in CASES["shm_broadcast_dead_link"]["text"]:
+        if "NCCL WARN" not in line:
+            continue
+        wait = "(EngineCore pid=1) INFO [shm_broadcast.py:681] No available shared memory broadcast block found in 60 seconds."
+        assert [one.name for one in explain_all([wait, line])] == ["link-dead"]
+        assert progress.take(RankProgress(node="n", name="r", since_s=0.0, spoke_s=0.0), line, 1.0).broken
+    sound = "n:1:1 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.2<1> with status=IBV_WC_SUCCESS(0)"
+    assert explain([sound]) is None
+
+
 def test_colours_and_progress_bars_do_not_hide_a_trouble() -> None:
     """A log as a terminal got it, with escapes and carriage returns, reads like a plain one."""
     bar, error = CASES["safetensor_eof"]["text"]
@@ -207,7 +230,7 @@ CONVERTED = {
     "devices",
 }
 # Numbers of the sentences themselves.
-WORDS = {"128", "121.69", "180", "13", "2", "0600", "400", "25", "1", "64"}
+WORDS = {"128", "121.69", "660", "13", "2", "0600", "400", "25", "1", "64"}
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*", re.ASCII)
 _TOLD_NUMBER = re.compile(r"(?<![A-Za-z_0-9.,])" + _NUMBER.pattern, re.ASCII)
 

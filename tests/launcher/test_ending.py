@@ -64,6 +64,68 @@ def test_secrets_stay_out() -> None:
     assert "ERROR: bad argument" in cause.said
 
 
+def test_a_journal_is_read_from_the_container_on() -> None:
+    """Yesterday's kill explains nothing today: the node's own time of the rank's making is where its journal begins."""
+    argv = ending.journal_argv("2026-11-29T12:00:07.123456789Z\n")
+    assert argv is not None
+    assert argv[argv.index("--since") + 1] == "2026-11-29 12:00:07 UTC"
+    assert ending.journal_argv("2026-11-29T12:00:07Z") is not None
+    for text in ("", "<no value>", "2026-11-29T12:00:07+02:00", "Error: No such object"):
+        assert ending.journal_argv(text) is None
+
+
+def test_a_journal_that_was_not_read_clears_nobody() -> None:
+    """Whoever may only see his own messages is told so, and not that nobody killed the rank."""
+    cause = ending.find(ends((1, 137)), NAMES, {}, {})
+    assert "the node's journal could not be read" in cause.said
+    assert "systemd-journal" in cause.hint
+    read = ending.find(ends((1, 137)), NAMES, {}, {"spark-a1": ()})
+    assert "the journal since its start names nobody" in read.said
+
+
+@pytest.mark.parametrize(
+    ("said", "is_whole"),
+    [
+        ("", True),
+        (
+            "Hint: You are currently not seeing messages from other users and the system.\n      Users in groups 'adm' can.\n",
+            False,
+        ),
+        ("No journal files were opened due to insufficient permissions.\n", False),
+    ],
+)
+def test_a_journal_that_hides_something_is_not_whole(said: str, is_whole: bool) -> None:  # noqa: FBT001
+    """Journalctl says so on its other output."""
+    assert ending.is_whole(said) == is_whole
+
+
+def test_a_slow_network_is_a_fault_of_a_line_that_serves_and_a_login_is_not() -> None:
+    """Sockets spoil a line that answers; an ssh without an answer in somebody's log does not."""
+    socket = "node-a:301:344 [0] NCCL INFO Using network Socket"
+    ssh = "ssh: connect to host 10.10.20.2 port 22: Connection timed out"
+    assert [one.name for one in ending.remarks({"a": (socket,), "b": (ssh,)})] == ["nccl-on-sockets"]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_kept"),
+    [
+        ("n:301:344 [0] NCCL INFO Using network Socket", True),
+        ("n:301:344 [0] NCCL INFO NET/Socket : Using [0]enP7s7:192.0.2.10<0>", True),
+        (
+            "n:301:344 [0] NCCL INFO NET/IB : Using [0]rocep1s0f0:1/RoCE [RO]; OOB enp1s0f0np0:10.10.1.1<0>",
+            True,
+        ),
+        ("n:301:344 [0] NCCL INFO NET/IB : No device found.", True),
+        ("non-default args: {'api_key': ['EXAMPLE']}", True),
+        ("n:301:301 [0] NCCL INFO Bootstrap: Using enP7s7:192.0.2.10<0>", False),
+        ("Starting to load model /m", False),
+    ],
+)
+def test_what_is_said_once_is_kept(line: str, is_kept: bool) -> None:  # noqa: FBT001
+    """What counts only once the line answers has long left the end of its log then."""
+    assert ending.is_kept(line) == is_kept
+
+
 @given(st.lists(st.text(max_size=60), max_size=12), st.sampled_from([None, 0, 1, 137, 143]))
 def test_any_log_has_an_end(lines: Sequence[str], code: int | None) -> None:
     """Whatever the logs hold, one rank is named and nothing breaks."""

@@ -151,7 +151,6 @@ def test_a_healthy_line_is_left_alone(made: Made, nodes: Nodes, told: list[str])
     assert (nodes.ran, told) == ([], [])
     lowest = guard.watched().lowest
     assert [round(size / GIB) for size in lowest.values()] == [100, 50, 100, 100]
-    assert guards.lowest(guard.watched()).startswith("spark-a0 100.0 GiB, spark-a1 50.0 GiB")
     assert nodes.closed == ["following", "shell"]
     assert becomes(lambda: set(threading.enumerate()) <= before)
 
@@ -275,6 +274,68 @@ def test_a_flush_without_an_answer_may_be_tried_again(
         nodes.say("spark-a1", meminfo(1.0, 20.0))
         nodes.say("spark-a1", meminfo(1.0, 20.0))
         assert becomes(lambda: len(nodes.ran) == 2)
+
+
+def test_a_slow_flush_is_the_only_one_and_the_last(
+    made: Made, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one is under way no other is begun on that node, and nothing is worked off once the guard has ended."""
+    monkeypatch.setattr("launcher.watermark.FLUSH_PAUSE_S", 0.0)
+    flushing, done = threading.Event(), threading.Event()
+    flushed: list[str] = []
+
+    def slow(commands: Mapping[str, Sequence[str]]) -> tuple[Said, ...]:
+        flushed.extend(commands)
+        flushing.set()
+        done.wait(LOOKING_S)
+        return tuple(Said(node=node, rc=0, stdout="", stderr="") for node in commands)
+
+    nodes.run_each = slow  # type: ignore[method-assign]
+    with made() as guard:
+        for _ in range(5):
+            nodes.say("spark-a1", meminfo(1.0, 20.0))
+        assert flushing.wait(LOOKING_S)
+        nodes.say("spark-a1", meminfo(1.0, 20.0))
+        done.set()
+        assert becomes(lambda: guard.watched().flushes == {"spark-a1": 1})
+        assert flushed == ["spark-a1"]
+    assert flushed == ["spark-a1"]
+
+
+def test_a_flush_that_broke_off_may_be_tried_again(
+    made: Made, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever went wrong with it, its node is not taken for one that is being flushed for ever."""
+    monkeypatch.setattr("launcher.watermark.FLUSH_PAUSE_S", 0.0)
+    tries: list[str] = []
+
+    def broken(commands: Mapping[str, Sequence[str]]) -> tuple[Said, ...]:
+        tries.extend(commands)
+        raise RuntimeError("no")
+
+    nodes.run_each = broken  # type: ignore[method-assign]
+    with made() as guard:
+        nodes.say("spark-a1", meminfo(1.0, 20.0))
+        assert becomes(lambda: not guard._tracks["spark-a1"].is_flushing)
+        nodes.say("spark-a1", meminfo(1.0, 20.0))
+        assert becomes(lambda: len(tries) == 2)
+        assert guard.watched().flushes == {}
+
+
+def test_a_stop_that_broke_off_is_told_as_not_confirmed(made: Made, nodes: Nodes) -> None:
+    """Nobody waits for ever for a stop that will not be told of; every node may still run its rank."""
+
+    def broken(_: Mapping[str, Sequence[str]]) -> tuple[Said, ...]:
+        raise RuntimeError("no")
+
+    with made() as guard:
+        nodes.run_each = broken  # type: ignore[method-assign]
+        guard._ending.set()
+        with pytest.raises(RuntimeError):
+            nodes.say("spark-a2", meminfo(1.0, 3.5))
+        trip = guard.tripped()
+    assert trip is not None
+    assert trip.left == tuple(nodes.first)
 
 
 @dataclass

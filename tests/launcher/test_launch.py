@@ -15,12 +15,13 @@ from launcher.guard import Watched
 from launcher.launch import Outcome
 from launcher.recipe import Ready, Recipe
 from launcher.smoke import SMOKES, Smoked
+from launcher.watch import Watch
 from launcher.watermark import Trip
 from sparkctl import ansible
 from sparkctl.ansible import Answer
 from sparkctl.clock import PacedClock
 from sparkctl.line import Line
-from sparkctl.shell import Said
+from sparkctl.shell import Command, Said
 
 RUNNING = json.dumps([{"State": {"Running": True, "ExitCode": 0}}])
 
@@ -36,9 +37,12 @@ class Nodes:
 
     states: dict[str, str | Said] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
-    journals: dict[str, str] = field(default_factory=dict)
+    journals: dict[str, str | Said] = field(default_factory=dict)
     ran: list[tuple[str, str]] = field(default_factory=list)
     takes: dict[str, Callable[[str, str], None]] = field(default_factory=dict)
+    follows: dict[str, Callable[[], Sequence[str]]] = field(default_factory=dict)
+    journal_argvs: dict[str, Sequence[str]] = field(default_factory=dict)
+    made: dict[str, str] = field(default_factory=dict)
     resumed: int = 0
     looks: int = 0
     at_look: Callable[[int], None] = lambda _: None
@@ -49,10 +53,18 @@ class Nodes:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def follow(self, commands: Mapping[str, Sequence[str]], take: Callable[[str, str], None]) -> Self:
-        """Keep where lines go to, by docker's verb; stands for what is followed too."""
-        self.takes[next(iter(commands.values()))[1]] = take
+    def follow(self, commands: Mapping[str, Command], take: Callable[[str, str], None]) -> Self:
+        """Keep where lines go to, by docker's verb, and how each node is asked; stands for what is followed too."""
+        verb = "wait"
+        for node, command in commands.items():
+            if callable(command):
+                verb, self.follows[node] = command()[1], command
+        self.takes[verb] = take
         return self
+
+    def log(self, node: str, text: str, at_s: int = 0) -> None:
+        """Let a rank write a line of its log, so many seconds after noon."""
+        self.takes["logs"](node, f"2026-11-29T12:{at_s // 60:02}:{at_s % 60:02}.000000000Z {text}")
 
     def resume(self) -> None:
         """Count."""
@@ -60,7 +72,7 @@ class Nodes:
 
     def run_each(self, commands: Mapping[str, Sequence[str]]) -> tuple[Said, ...]:
         """Answer as Shell.run_each does."""
-        if any(argv[1] == "inspect" for argv in commands.values()):
+        if any(argv[1] == "inspect" and "--format" not in argv for argv in commands.values()):
             self.looks += 1
             self.at_look(self.looks)
         return tuple(self._one(node, argv) for node, argv in commands.items())
@@ -68,7 +80,12 @@ class Nodes:
     def _one(self, node: str, argv: Sequence[str]) -> Said:
         verb = argv[1] if argv[0] == "docker" else argv[0]
         self.ran.append((node, verb))
-        texts = {"inspect": self.states.get(node, RUNNING), "logs": self.logs.get(node, "")}
+        texts: dict[str, str | Said] = {"logs": self.logs.get(node, "")}
+        texts["inspect"] = self.states.get(node, RUNNING)
+        if "{{.Created}}" in argv:
+            texts["inspect"] = self.made.get(node, "2026-11-29T12:00:07.5Z\n")
+        if verb == "journalctl":
+            self.journal_argvs[node] = argv
         texts["journalctl"] = self.journals.get(node, "")
         text = texts.get(verb, "")
         if isinstance(text, Said):
@@ -102,6 +119,8 @@ class Watching:
 
     trip: Trip | None = None
     lowest: dict[str, int] = field(default_factory=lambda: {"spark-a0": 7})
+    flushes: dict[str, int] = field(default_factory=dict)
+    observed: tuple[Trip, ...] = ()
     moves: dict[str, float] = field(default_factory=dict)
     news: threading.Event = field(default_factory=threading.Event)
     tells: int = 0
@@ -116,7 +135,7 @@ class Watching:
 
     def watched(self) -> Watched:
         """Return what was seen."""
-        return Watched(lowest=self.lowest, flushes={})
+        return Watched(lowest=self.lowest, flushes=self.flushes, observed=self.observed)
 
     def moved(self) -> dict[str, float]:
         """Return when memory moved."""
@@ -193,7 +212,7 @@ def test_the_stages_are_told(wait: Wait, nodes: Nodes, served: Api, recipe: Reci
     """Lines of the logs that are followed say what each rank does."""
     served.seen = [Seen(health=None), up(recipe)]
     text = "Loading safetensors checkpoint shards:  41% Completed | 17/41 [02:11<03:05,  7.72s/it]"
-    nodes.at_look = lambda _: nodes.takes["logs"]("spark-a0", text)
+    nodes.at_look = lambda _: nodes.log("spark-a0", text)
     wait()
     assert told[0] == "spark-a0 loading (41%), spark-a1 starting, spark-a2 starting, spark-a3 starting"
 
@@ -265,6 +284,52 @@ def test_whoever_killed_a_rank_is_looked_for_on_its_node(wait: Wait, nodes: Node
     assert "exit code 143 (SIGTERM): earlyoom, not the kernel, sent SIGTERM to process 41873" in outcome.fault
 
 
+def test_a_journal_is_read_since_the_rank_was_made(wait: Wait, nodes: Nodes) -> None:
+    """By each node's own clock; where nobody knows since when, it is not read, and nobody is cleared by it."""
+    nodes.states["spark-a1"] = exited(137)
+    nodes.made = {"spark-a1": "2026-11-29T12:00:09.25Z\n", "spark-a3": ""}
+    outcome = wait()
+    since = {node: argv[list(argv).index("--since") + 1] for node, argv in nodes.journal_argvs.items()}
+    assert since == {
+        "spark-a0": "2026-11-29 12:00:07 UTC",
+        "spark-a1": "2026-11-29 12:00:09 UTC",
+        "spark-a2": "2026-11-29 12:00:07 UTC",
+    }
+    assert "the journal since its start names nobody" in outcome.fault
+
+
+def test_a_journal_that_hides_messages_clears_nobody(wait: Wait, nodes: Nodes) -> None:
+    """A login outside systemd-journal sees its own messages only, and journalctl ends with 0."""
+    hint = "Hint: You are currently not seeing messages from other users and the system.\n"
+    nodes.states["spark-a1"] = exited(137)
+    nodes.journals["spark-a1"] = Said(node="", rc=0, stdout="-- No entries --\n", stderr=hint)
+    outcome = wait()
+    assert "the node's journal could not be read" in outcome.fault
+    assert "systemd-journal" in outcome.hint
+
+
+def test_a_log_that_is_followed_again_goes_on_where_it_was_left(
+    line: Line, recipe: Recipe, nodes: Nodes
+) -> None:
+    """What was read before is no news, however often the link is lost; what came meanwhile is."""
+    name, clock = "spark-a1", PacedClock()
+    with Watch(nodes, rank_commands(recipe, line, "boot-1"), clock, threading.Event()) as watch:  # type: ignore[arg-type]
+        assert "--since" not in nodes.follows[name]()
+        nodes.log(name, "Starting to load model /m", 10)
+        nodes.log(name, "n:1:2 [0] NCCL INFO Using network IB", 20)
+        before = watch.ranks()[1]
+        assert nodes.follows[name]()[-3:] == ("--since", "2026-11-29T12:00:20.000000000Z", "sparkctl-a-rank1")
+        nodes.log(name, "n:1:2 [0] NCCL INFO Using network IB", 20)
+        nodes.takes["logs"](name, "Graph capturing finished, a bar's last state")
+        assert watch.ranks()[1] == before
+        assert watch.kept()[name] == ("n:1:2 [0] NCCL INFO Using network IB",)
+        nodes.log(name, "Model loading took 81 GiB", 21)
+        nodes.takes["logs"](name, "a bar's next state")
+        after = watch.ranks()[1]
+    assert (before.stage, after.stage, after.last) == ("loading", "profiling", "a bar's next state")
+    assert after.spoke_s > before.spoke_s
+
+
 def test_a_lost_network_card_is_what_is_told(wait: Wait, nodes: Nodes) -> None:
     """The kernel log of any node comes first: whatever the engine says of a dead link follows from the lost card."""
     nodes.states["spark-a1"] = exited(1)
@@ -286,6 +351,48 @@ def test_a_line_on_sockets_is_not_ready(wait: Wait, nodes: Nodes, served: Api, r
     outcome = wait()
     assert "ocket" in outcome.fault
     assert outcome.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "is_fault"),
+    [
+        ("node-a:301:344 [0] NCCL INFO Using network Socket", True),
+        ("non-default args: {'model_tag': 'm', 'api_key': ['EXAMPLE'], 'model': 'm'}", False),
+    ],
+)
+def test_what_was_said_long_ago_counts_once_the_line_answers(  # noqa: PLR0913, PLR0917 - fixtures and cases
+    wait: Wait,
+    nodes: Nodes,
+    served: Api,
+    recipe: Recipe,
+    text: str,
+    is_fault: bool,  # noqa: FBT001
+) -> None:
+    """Only the end of a log is read then; NCCL's network and a key that shows stand at its beginning."""
+    served.seen = [up(recipe)]
+    nodes.at_look = lambda _: nodes.log("spark-a2", text)
+    nodes.logs = dict.fromkeys(("spark-a0", "spark-a2"), "Application startup complete.")
+    outcome = wait()
+    assert bool(outcome.fault) == is_fault
+    assert bool(outcome.remarks) != is_fault
+
+
+def test_a_line_with_an_ssh_that_had_no_answer_is_ready(
+    wait: Wait, nodes: Nodes, served: Api, recipe: Recipe
+) -> None:
+    """Somebody's login in a log says nothing of a line that serves."""
+    served.seen = [up(recipe)]
+    nodes.logs["spark-a2"] = "ssh: connect to host 10.10.20.2 port 22: Connection timed out"
+    assert wait().fault == ""
+
+
+def test_what_the_guard_saw_is_given_back(wait: Wait, served: Api, recipe: Recipe) -> None:
+    """Flushes and what an observing guard would have done stand beside the lowest figures."""
+    served.seen = [up(recipe)]
+    outcome = wait(guard=Watching(observed=(TRIP,), flushes={"spark-a1": 3}))
+    assert outcome.fault == ""
+    assert (outcome.lowest, outcome.flushes) == ({"spark-a0": 7}, {"spark-a1": 3})
+    assert outcome.observed == ("spark-a2: MemAvailable fell",)
 
 
 def test_what_a_log_warns_of_is_kept_beside_a_line_that_serves(
@@ -334,6 +441,10 @@ def test_a_node_may_be_silent_for_some_looks(
             Said(node="", rc=1, stdout="", stderr="Cannot connect to the Docker daemon"),
             "Cannot connect to the Docker",
         ),
+        (
+            Said(node="", rc=1, stdout="", stderr="dial unix /var/run/docker.sock: i/o timed out"),
+            "no answer while its rank loaded: dial unix /var/run/docker.sock: i/o timed out",
+        ),
     ],
 )
 def test_a_node_that_stays_silent_ends_the_wait_unclear(
@@ -351,7 +462,7 @@ def test_a_node_that_stays_silent_ends_the_wait_unclear(
 def test_a_silent_rank_is_named_with_its_stage(wait: Wait, nodes: Nodes) -> None:
     """There is no limit on the whole; a stage that stands still for longer than its own ends the wait."""
     nodes.at_look = lambda look: (
-        nodes.takes["logs"](f"spark-a{look % 4}", "Starting to load model /m") if look < 5 else None
+        nodes.log(f"spark-a{look % 4}", "Starting to load model /m") if look < 5 else None
     )
     nodes.logs["spark-a1"] = "its log\n"
     guard = Watching(moves=dict.fromkeys(("spark-a0", "spark-a2", "spark-a3"), 1e12) | {"spark-a1": 0.0})
@@ -368,9 +479,7 @@ def test_a_silent_rank_is_named_with_its_stage(wait: Wait, nodes: Nodes) -> None
 def test_a_line_that_is_up_under_another_name_is_told(wait: Wait, nodes: Nodes, served: Api) -> None:
     """All ranks are up and the API lists something else: no wait helps."""
     served.seen = [Seen(health=200, serves=("other",))]
-    nodes.at_look = lambda _: [
-        nodes.takes["logs"](f"spark-a{rank}", "Graph capturing finished") for rank in range(4)
-    ]
+    nodes.at_look = lambda _: [nodes.log(f"spark-a{rank}", "Graph capturing finished") for rank in range(4)]
     outcome = wait(Ready(poll_s=1.0, silence_s={"serving": 20.0}))
     assert "wanted an answer of the API within 20 s" in outcome.fault
     assert outcome.fault.endswith("lists other")
@@ -459,3 +568,24 @@ def test_a_launch_that_the_guard_ended_tells_the_trip(
         started = launch.start(line, commands, PacedClock(), lambda _: None, guard)  # type: ignore[arg-type]
         assert started.fault == fault
         assert guard.tells >= 1
+
+
+def test_what_a_node_says_when_a_rank_does_not_start_is_told_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, line: Line
+) -> None:
+    """Docker's message and the container's last words go to a terminal and into the ledger."""
+    said = "docker run ended with rc 125: invalid: HF_TOKEN=Zq7message"
+    log = "api_key: Zq7log\n-----BEGIN PRIVATE KEY-----\nZq7block\n-----END PRIVATE KEY-----\nRuntimeError: no GPU"
+    answer = Answer(
+        host="spark-a1",
+        task="The rank runs",
+        status="failed",
+        changed=False,
+        message=said,
+        seconds=0.1,
+        result={"msg": said, "stderr": log},
+    )
+    monkeypatch.setattr(ansible, "run", lambda *_, **__: (answer,))
+    ended = launch.start(line, (), PacedClock(), lambda _: None)
+    assert ended.fault == "docker run ended with rc 125: invalid: HF_TOKEN=<withheld>"
+    assert ended.log == ("api_key: <withheld>", "<withheld>", "RuntimeError: no GPU")

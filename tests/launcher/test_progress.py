@@ -41,6 +41,29 @@ def test_every_line_tells_the_stage(name: str) -> None:
     assert seen == [shown for shown, _ in steps(name)]
 
 
+@pytest.mark.parametrize(
+    ("stage", "line", "becomes"),
+    [
+        ("starting", "WARNING FlashInfer is available, JIT kernels are built on first use", "starting"),
+        ("joining", "Using torch.compile, ninja was found", "joining"),
+        ("loading", "Using the JIT backend of FlashInfer", "loading"),
+        ("loading", "vLLM is using nccl==2.28.3", "loading"),
+        ("starting", "[Autotuner]: Autotuning process starts ...", "compiling"),
+        ("profiling", "flashinfer.jit: building with ninja", "compiling"),
+        ("compiling", "Initial profiling/warmup run took 3.00 s", "profiling"),
+        ("capturing", "[Autotuner]: Autotuning process starts ...", "compiling"),
+        ("profiling", "Loading weights took 3 seconds", "profiling"),
+        ("serving", "the torch.compile cache was written", "serving"),
+        ("serving", "Available KV cache memory: 22.56 GiB", "serving"),
+    ],
+)
+def test_a_stage_never_goes_back_a_step(stage: Stage, line: str, becomes: Stage) -> None:
+    """A remark that sounds like an earlier step, or like a compiler before there is a model, changes nothing but the last words."""
+    now = take(rank(stage=stage), line, 5.0)
+    assert (now.stage, now.last, now.spoke_s) == (becomes, line, 5.0)
+    assert now.since_s == (0.0 if becomes == stage else 5.0)
+
+
 def test_a_stage_counts_from_its_first_line() -> None:
     """Another line of the same stage is news, but no new stage."""
     first = take(rank(), "Loading safetensors checkpoint shards:  10% Completed", 5.0)

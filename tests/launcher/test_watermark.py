@@ -122,6 +122,29 @@ def test_a_flush_is_no_sign_of_work() -> None:
     assert track.moved_s == 30.0
 
 
+def test_one_flush_at_a_time() -> None:
+    """A flush may take longer than the pause: it is not asked for again meanwhile, and rests for a pause afterwards."""
+    track = Track(began_s=0.0)
+    asked = [fed(track, at_s, meminfo(1.0, 20.0)) for at_s in (1.0, 4.0, 8.0)]
+    assert asked == [["flush"], [], []]
+    track.flushed(9.0, done=True)
+    assert (track.flushes, track.is_flushing) == (1, False)
+    assert [fed(track, at_s, meminfo(1.0, 20.0)) for at_s in (10.0, 11.0)] == [[], ["flush"]]
+    track.flushed(12.0, done=False)
+    assert track.flushes == 1
+
+
+def test_what_is_taken_during_a_flush_is_work() -> None:
+    """A long flush hides no loader: what it gives back does not count, what somebody takes meanwhile does."""
+    track = Track(began_s=0.0)
+    fed(track, 1.0, meminfo(1.0, 20.0))
+    fed(track, 2.0, meminfo(3.0, 20.0))
+    fed(track, 3.0, meminfo(6.0, 20.0))
+    assert track.moved_s == 10.0
+    fed(track, 4.0, meminfo(5.0, 20.0))
+    assert track.moved_s == 40.0
+
+
 def test_work_is_a_change_within_half_a_minute() -> None:
     """A quick change counts, of free or of anonymous memory; a drift of an idle node never adds up."""
     track = Track(began_s=0.0)

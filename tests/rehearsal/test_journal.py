@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rehearsal.engine import killer
+from rehearsal.faces import journal
 from rehearsal.scenario import Traits, named
 
 from .conftest import Face, furnished, with_node
@@ -31,6 +32,8 @@ def test_a_quiet_node_notes_little(face: Face) -> None:
         (("--frob",), "journalctl: unrecognized option '--frob'\n"),
         (("-Z",), "journalctl: invalid option -- 'Z'\n"),
         (("-n", "many"), "Failed to parse lines 'many': Invalid argument\n"),
+        (("--since", "lately"), "Failed to parse timestamp: lately\n"),
+        (("--since", "2026-02-30 12:00:00 UTC"), "Failed to parse timestamp: 2026-02-30 12:00:00 UTC\n"),
         (("frob",), "Failed to add match 'frob': Invalid argument\n"),
     ],
 )
@@ -50,6 +53,17 @@ def test_what_earlyoom_did_stands_in_the_journal(face: Face, tmp_path: Path) -> 
     assert told[1].endswith('uid 0 "VLLM::Worker_TP": badness 1010, VmRSS 3412 MiB')
     assert told[2] == "earlyoom[912]: process exited after 0.6 seconds"
     assert "earlyoom" not in face("journalctl", "-k").out
+
+
+def test_a_journal_may_be_read_from_a_moment_on(face: Face, tmp_path: Path) -> None:
+    """What came before stays out, in both forms of the moment; nothing at all is told in journalctl's words."""
+    noted = ((1_790_000_000.5, "first"), (1_790_000_060.0, "second"))
+    journal.note(tmp_path / "a home" / "spark-a0", *(journal.Note(at, "kernel", text) for at, text in noted))
+    for moment in ("@1790000001", "2026-09-21 14:13:21 UTC"):
+        told = face("journalctl", "--since", moment, "-b", "--no-pager").out
+        assert "second" in told
+        assert "first" not in told
+    assert face("journalctl", "--since=@9999999999").out == "-- No entries --\n"
 
 
 @pytest.mark.parametrize(

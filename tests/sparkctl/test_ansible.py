@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl import ansible
+from sparkctl.ansible import Answer, Status
 from sparkctl.line import Line, Node, Rail
 
 # What YAML or a template would make something else of: a truth value, an octal or another number, nothing, a variable.
@@ -57,3 +58,41 @@ def test_every_word_arrives_as_it_was_written(line: Line) -> None:
         one for one in ansible.run("probe", line, {"probe_tables": {"here": [row]}}) if "probes" in one.result
     ]
     assert json.loads(answer.result["probes"][0]["stdout"]) == list(WORDS)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "said", "hint"),
+    [
+        (
+            "failed",
+            "docker run timed out after 120 s",
+            "docker run timed out after 120 s",
+            "",
+        ),
+        (
+            "failed",
+            "docker: open /var/lib/x: Permission denied",
+            "docker: open /var/lib/x: Permission denied",
+            "",
+        ),
+        (
+            "failed",
+            "x has MTU 1500, wanted 9000: sudo -n ip link set dev x mtu 9000 ended with rc 1: sudo: a password is required",
+            "sudo asks for a password (sudo -n ip link set dev x mtu 9000)",
+            "ip link set dev INTERFACE mtu",
+        ),
+        (
+            "unreachable",
+            "ssh: connect to host x port 22: Connection timed out",
+            "no answer in time",
+            "management",
+        ),
+        ("failed", "", "it failed and gave no reason", "by hand"),
+    ],
+)
+def test_a_task_that_failed_speaks_for_its_node(status: Status, message: str, said: str, hint: str) -> None:
+    """Only a node that did not answer has a trouble with SSH; whoever was refused by sudo is told which rule to add."""
+    answer = Answer(host="n", task="t", status=status, changed=False, message=message, seconds=0.0, result={})
+    found = ansible.explain(answer)
+    assert found[0] == said
+    assert hint in found[1]

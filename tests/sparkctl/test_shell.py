@@ -14,6 +14,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from sparkctl import unreachable
 from sparkctl.line import Line, Node, Rail
 from sparkctl.shell import Shell
 
@@ -236,6 +237,60 @@ def test_a_node_that_refuses_us_is_a_value(line: Line, tmp_path: Path) -> None:
         said = shell.run(("true",))
     assert [one.rc for one in said] == [None, None]
     assert all("not found in known_hosts" in one.stderr for one in said)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(b"other ssh-ed25519 AAA\n", id="no base64"),
+        pytest.param(b"other ssh-ed25519 \xe9\n", id="no text"),
+        pytest.param(b"other ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAA2FiYw==\n", id="no key"),
+        pytest.param(
+            b"|1|AAAA|AAAA ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n",
+            id="no hash",
+        ),
+    ],
+)
+def test_a_damaged_known_hosts_is_a_value(line: Line, sshd: Sshd, tmp_path: Path, damage: bytes) -> None:
+    """One line that cannot be read is told with its file by both ways of asking, and raised by neither."""
+    damaged = tmp_path / "known_hosts"
+    damaged.write_bytes(damage + sshd.known_hosts.read_bytes())
+    told = replace(line, known_hosts=str(damaged))
+    with Shell(told) as shell, shell.follow({"spark-a0": ("true",)}, lambda *_: None) as following:
+        assert becomes(lambda: following.streams()[0].lost != "")
+        said = shell.run(("true",))
+        lost = following.streams()[0].lost
+    assert [one.rc for one in said] == [None, None]
+    for text in (lost, *(one.stderr for one in said)):
+        assert unreachable.say(text)[0].startswith(f"known_hosts or a key file is damaged ({damaged}")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_reader_that_broke_off_is_no_silent_one(line: Line) -> None:
+    """Whatever its lines were handed to may fail: the stream is lost then, and can be resumed."""
+
+    def take(_: str, text: str) -> None:
+        raise RuntimeError(text)
+
+    with Shell(line) as shell, shell.follow({"spark-a0": ("echo", "x")}, take) as following:
+        assert becomes(lambda: following.streams()[0].lost != "")
+        assert following.streams()[0].rc is None
+
+
+def test_a_resumed_command_is_made_anew(line: Line, sshd: Sshd) -> None:
+    """What makes the command is asked at every start, so that a log goes on where it was left."""
+    heard, starts = Heard(), iter(range(9))
+
+    def command() -> tuple[str, ...]:
+        return ("sh", "-c", f"echo start {next(starts)}; exec sleep 9")
+
+    with Shell(line) as shell, shell.follow({"spark-a1": command}, heard.take) as following:
+        assert becomes(lambda: len(heard.lines) == 1)
+        sshd.cut()
+        assert becomes(lambda: following.streams()[0].lost != "")
+        following.resume()
+        assert becomes(lambda: len(heard.lines) == 2)
+    assert heard.of("spark-a1") == ["start 0", "start 1"]
 
 
 def test_commands_run_beside_what_is_followed(line: Line) -> None:
