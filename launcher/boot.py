@@ -14,7 +14,7 @@ from bootcheck import collect, gates, probes
 from bootcheck.facts import Bundle, Context
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
-from bootcheck.gates.gate import Scene
+from bootcheck.gates.gate import Scene, is_serving
 from launcher import applying, launch
 from launcher.command import RankCommand
 from launcher.guard import Guard
@@ -105,6 +105,8 @@ class _Ritual:
     def _settle(self, first: Bundle) -> Boot | None:
         """Stop, settle and look again at what that may have changed, and at what a node did not answer before."""
         self._tell("settle", "began")
+        if any(is_serving(facts) for facts in collect.facts(first)):
+            self._tell("settle", "warns", f"ranks of line {self.plan.line.name} run: they are stopped now")
         known = self._context(probes.requested() | collect.answered(first, probes.lasting()))
         line, floors = self.plan.line, self.plan.floors
         variables = {

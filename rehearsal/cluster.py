@@ -21,7 +21,7 @@ from rehearsal.scenario import Scenario, named, scenarios
 from sparkctl.clock import system_clock
 from sparkctl.errors import FileFault, Unclear, UsageFault
 
-__all__ = ["Cluster", "Scenario", "find", "lower", "raise_cluster", "scenarios"]
+__all__ = ["Cluster", "Scenario", "demand", "find", "lower", "raise_cluster", "scenarios"]
 
 _ODD = ':"{}\n'
 _IDLE_S = 1800.0
@@ -90,6 +90,16 @@ def raise_cluster(  # noqa: PLR0913 - all but two are named and have defaults
         _end_everything(home)
         layout.clear(home)
         return _await(home, _start(home, told, idle_s))
+
+
+def demand(scenario: str) -> None:
+    """Refuse a scenario that does not exist, before anything that runs is taken down for it.
+
+    Raises:
+        UsageFault: there is none of this name.
+
+    """
+    named(scenario)
 
 
 def _start(home: Path, told: Scenario, idle_s: float) -> "subprocess.Popen[bytes]":

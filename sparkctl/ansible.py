@@ -145,15 +145,19 @@ def explain(answer: Answer) -> tuple[str, str]:
 
     A task that failed ran on the node: its words are those of the node's tools, whatever they have in common with SSH's.
     """
+    # A loop says that one of its items failed; which and why stands with the item.
+    items = answer.result.get("results")
+    failed = [one for one in items if one.get("failed")] if isinstance(items, list) else []
+    message = str(failed[0].get("msg", "")) if failed else answer.message
     parts = (
-        answer.message,
+        message,
         str(answer.result.get("module_stderr", "")),
         str(answer.result.get("module_stdout", "")),
     )
     text = "\n".join(part for part in parts if part)
     answered = answer.status == "failed"
-    if answered and answer.message and unreachable.explain(text, answered=True) is None:
-        return answer.message, ""
+    if answered and message and unreachable.explain(text, answered=True) is None:
+        return message, ""
     return unreachable.say(text, answered=answered)
 
 

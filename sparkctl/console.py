@@ -4,6 +4,7 @@ With `--json` stdout holds one document and nothing else. Progress is a spinner 
 elsewhere. Errors say what was measured and wanted and, after a blank line, `hint:` with the remedy.
 """
 
+import errno
 import io
 import json
 import os
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from sparkctl.errors import SparkctlError
 from sparkctl.units import duration
@@ -143,9 +144,16 @@ class Console:
             return RichConsole(file=io.StringIO())
         plain = not self.color or "NO_COLOR" in os.environ
         width = None if stream.isatty() or "COLUMNS" in os.environ else _PLAIN_WIDTH
-        return RichConsole(
+        made = RichConsole(
             file=stream, no_color=plain, width=width, highlight=False, stderr=stream is sys.stderr
         )
+        # Rich would end the program with 1 in the midst of whatever it does; we end it as an interrupt does.
+        made.on_broken_pipe = _lost  # type: ignore[method-assign]
+        return made
+
+
+def _lost() -> NoReturn:
+    raise BrokenPipeError(errno.EPIPE, "nobody reads what is told")
 
 
 @dataclass(slots=True)

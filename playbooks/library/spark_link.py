@@ -13,7 +13,7 @@ DOCUMENTATION = """
 module: spark_link
 short_description: Set the running MTU of an interface
 description:
-  - Reads it with C(ip -j link), raises it through C(sudo -n) where it is below O(least_mtu).
+  - Reads it with C(ip -j addr), raises it through C(sudo -n) where it is below O(least_mtu).
   - A larger MTU is left alone.
 author: [the sparkctl authors]
 attributes:
@@ -72,9 +72,11 @@ def read_mtu(interface: str, limit_s: float) -> int:
         LinkFault: `ip` does not tell it.
 
     """
-    outcome = run(["ip", "-j", "link", "show", "dev", interface], limit_s)
+    outcome = run(["ip", "-j", "addr"], limit_s)
     try:
-        return int(json.loads(outcome.stdout)[0]["mtu"])
+        return int(next(link["mtu"] for link in json.loads(outcome.stdout) if link["ifname"] == interface))
+    except StopIteration:
+        raise LinkFault(f"there is no interface {interface}") from None
     except (ValueError, LookupError, TypeError) as fault:
         said = outcome.stderr.strip() or outcome.stdout[:200] or "no word"
         raise LinkFault(f"the MTU of {interface} cannot be read (rc {outcome.rc}): {said}") from fault

@@ -17,7 +17,7 @@ import typer
 
 from sparkctl import __version__
 from sparkctl.console import Console, current
-from sparkctl.errors import Interrupted, SparkctlError, UsageFault
+from sparkctl.errors import FileFault, Interrupted, SparkctlError, UsageFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +108,26 @@ def run(arguments: Sequence[str]) -> int:
 _INTERRUPTED = 130
 
 
+# What a wrong path or a full disk says, wherever it is met first.
+_OWNERS = {errno.ENOTDIR, errno.ENOSPC, errno.EROFS, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG}
+
+
+def _lost(lost: OSError) -> int:
+    """Return the exit code of a file that is wrong, or of a reader that went away; anything else is a fault of ours."""
+    if lost.errno in _OWNERS:
+        wrong = FileFault(
+            str(lost), hint="name a folder and files that can be written, and see that there is space"
+        )
+        current.console.fault(wrong)
+        return wrong.exit_code
+    if lost.errno not in {errno.EPIPE, errno.EIO}:
+        raise lost
+    # Whoever read us went away, or the terminal did; nothing more can be told, and the interpreter must not try at its end.
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return Interrupted.exit_code
+
+
 def _guarded(call: Callable[[], object]) -> int:
     try:
         code = call()
@@ -117,12 +137,7 @@ def _guarded(call: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         return Interrupted.exit_code
     except OSError as lost:
-        if lost.errno not in {errno.EPIPE, errno.EIO}:
-            raise
-        # Whoever read us went away, or the terminal did; nothing more can be told, and the interpreter must not try at its end.
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return Interrupted.exit_code
+        return _lost(lost)
     except typer.Exit as ended:
         return Interrupted.exit_code if ended.exit_code == _INTERRUPTED else int(ended.exit_code)
     except typer._click.exceptions.ClickException as wrong:  # noqa: SLF001  # typer exports no base of its errors

@@ -29,7 +29,7 @@ from sparkctl.cli.session import (
     verb,
 )
 from sparkctl.console import Console
-from sparkctl.errors import SparkctlError
+from sparkctl.errors import Interrupted, SparkctlError
 from sparkctl.line import Line
 from sparkctl.units import duration, gib
 
@@ -117,7 +117,13 @@ def boot_and_record(
     try:
         ended = ritual.boot(plan, session.clock, _noting(session, plan, report))
     except (KeyboardInterrupt, SparkctlError, OSError) as fault:
-        write(f"broken off: {fault or 'interrupted'}", session.clock.monotonic_s() - began, void=True)
+        write(f"broken off: {str(fault) or 'interrupted'}", session.clock.monotonic_s() - began, void=True)
+        if isinstance(fault, (KeyboardInterrupt, Interrupted)):
+            told = "" if isinstance(fault, KeyboardInterrupt) else fault.hint
+            raise Interrupted(
+                f"the boot of line {plan.line.name} was interrupted; no rank of it was left running",
+                hint=told or "sparkctl boot starts it again",
+            ) from None
         raise
     why = "" if ended.ok else f"{ended.node}: {ended.why}"
     write(

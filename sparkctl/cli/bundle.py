@@ -47,6 +47,8 @@ def bundle(
     scenario: ScenarioOption = None,
 ) -> int:
     """Gather everything needed to judge a boot elsewhere; secrets are withheld."""
+    if output:
+        _write(output, "")  # before the nodes are asked: what cannot be kept need not be gathered
     practise(session, rehearsal, scenario)
     chosen = served.choose(session, line, recipe, set_)
     found = look(session, chosen, quick=quick)

@@ -62,7 +62,11 @@ def check(
         given |= {"--rehearsal": rehearsal, "--quick": quick, "--hash-model": hash_model}
         _demand_alone([name for name, value in given.items() if value])
         found = edge.read(replay, Bundle)
-        session.console.say(f"judging {replay}, taken {found.context.at} by sparkctl {found.context.version}")
+        session.simulated = found.context.line.is_practice
+        label = " on a practice line: everything in it is simulated" if session.simulated else ""
+        session.console.say(
+            f"judging {replay}{label}, taken {found.context.at} by sparkctl {found.context.version}"
+        )
         return show_scene(session, ritual.scene(found))
     practise(session, rehearsal, scenario)
     chosen = served.choose(session, line, recipe, set_)

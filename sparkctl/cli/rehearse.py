@@ -31,6 +31,7 @@ def practice(session: Session, scenario: str | None, *, start: bool = True, rest
             f"no practice cluster runs in {home}",
             hint="start one with sparkctl rehearse up, or boot --rehearsal",
         )
+    practice_cluster.demand(scenario or DEFAULT_SCENARIO)
     _refuse_while_in_use(running)
     if running:
         session.console.say(f"restarting the practice cluster: {running.scenario} becomes {scenario}")
@@ -49,6 +50,7 @@ def up(
     ] = False,
 ) -> int:
     """Start four practice nodes on this machine, or restart them with another scenario."""
+    practice_cluster.demand(scenario)
     if mended:
         home = session.state / "rehearsal"
         _refuse_while_in_use(practice_cluster.find(home))

@@ -19,7 +19,6 @@ def _rail(node: Node, mtu: int) -> None:
     node.tool(
         "ip",
         f'[ "$1 $2" = "link set" ] && {{ echo "$6" >{state}; exit 0; }}\n'
-        f'[ "$5" = enp1 ] || {{ echo "Device \\"$5\\" does not exist." >&2; exit 1; }}\n'
         f'echo "[{{\\"ifname\\": \\"enp1\\", \\"mtu\\": $(cat {state})}}]"',
     )
     node.tool("sudo", 'shift; exec "$@"')
@@ -45,7 +44,7 @@ def test_check_mode_changes_no_link(node: Node) -> None:
 def test_a_link_that_is_not_there_or_may_not_be_changed_is_named(node: Node) -> None:
     """Both faults say what was wanted and what the tool said."""
     _rail(node, 1500)
-    with pytest.raises(spark_link.LinkFault, match=r'enp9.*Device "enp9" does not exist'):
+    with pytest.raises(spark_link.LinkFault, match=r"no interface enp9"):
         spark_link.settle("enp9", 9000, 5, check_mode=False)
     node.tool("sudo", "echo 'sudo: a password is required' >&2; exit 1")
     with pytest.raises(spark_link.LinkFault, match=r"MTU 1500, wanted 9000.*a password is required"):
