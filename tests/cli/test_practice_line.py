@@ -92,7 +92,11 @@ def test_a_rank_that_cannot_start_is_named_with_its_error(practice: Program) -> 
 
 
 @pytest.mark.parametrize(
-    "moment", ["settle: spark-a0: No head is left", "launch: spark-a3: Every worker runs"]
+    "moment",
+    [
+        pytest.param("settle: spark-a0: No head is left", id="settle", marks=pytest.mark.full),
+        pytest.param("launch: spark-a3: Every worker runs", id="launch"),
+    ],
 )
 def test_ctrl_c_leaves_no_half_line(practice: Program, moment: str) -> None:
     """An interrupt while an old line is stopped, or while ranks start, ends with exit 3 and every rank stopped."""
