@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bootcheck import redact
+from launcher import diagnosis
 from launcher.command import RankCommand
 from launcher.guard import Guard
 from launcher.outcome import Outcome
@@ -72,11 +73,15 @@ def _first_fault(answers: tuple[Answer, ...]) -> Outcome:
     for answer in answers:
         if answer.status in {"failed", "unreachable"}:
             said, hint = ansible.explain(answer)
+            log = redact.lines(str(answer.result.get("stderr", "")).splitlines())
+            known = diagnosis.explain(log)
+            if known and known.is_fault:
+                hint = f"{known.said}: {known.hint}"
             return Outcome(
                 fault=redact.text(said),
                 node=answer.host,
                 hint=hint,
-                log=redact.lines(str(answer.result.get("stderr", "")).splitlines()),
+                log=log,
                 unclear=answer.status == "unreachable",
             )
     return Outcome()

@@ -48,7 +48,10 @@ def _ceiling_of_line(scene: Scene) -> float:
 
 def _judge_free(memory: Memory, view: View) -> Seen:
     cached = f"{gib(memory.available)} MemAvailable, {gib(memory.cached)} page cache"
-    drop = f"drop the page cache, as a boot does, or stop what holds memory{residents(view)}"
+    drop = (
+        "drop the page cache, as a boot does where sudo lets it (docs/ritual.md has the two rules), or stop what holds "
+        f"memory{residents(view)}"
+    )
     return Seen(
         verdict="pass" if memory.free >= view.floors.memory_free_gib.value * GIB else "fail",
         measured=f"{gib(memory.free)} MemFree, which the allocator sees; beside it {cached}, {_cuda(memory, view)}",

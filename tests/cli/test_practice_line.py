@@ -100,8 +100,8 @@ def test_a_rank_that_cannot_start_is_named_with_its_error(practice: Program) -> 
 )
 def test_ctrl_c_leaves_no_half_line(practice: Program, moment: str) -> None:
     """An interrupt while an old line is stopped, or while ranks start, ends with exit 3 and every rank stopped."""
-    assert practice("boot", "--rehearsal").code == 0, "there must be an old line to stop"
-    running = practice.start("boot", "--rehearsal", "--verbose")
+    assert practice("boot", "--rehearsal", "--again").code == 0, "there must be an old line to stop"
+    running = practice.start("boot", "--rehearsal", "--again", "--verbose")
     assert running.stderr is not None
     assert any(moment in text for text in running.stderr), "the boot ended before it came so far"
     running.send_signal(signal.SIGINT)
@@ -113,7 +113,7 @@ def test_ctrl_c_leaves_no_half_line(practice: Program, moment: str) -> None:
 
 def test_one_controller_at_a_time(practice: Program) -> None:
     """While one boot works on the line a second is refused and says whose turn it is."""
-    running = practice.start("boot", "--rehearsal")
+    running = practice.start("boot", "--rehearsal", "--again")
     line = inventory_module.read(practice.state / "rehearsal" / "inventory.yml").line("A")
     until = time.monotonic() + 30
     while holder(line) != str(running.pid) and time.monotonic() < until:
@@ -149,7 +149,7 @@ def test_a_node_that_does_not_answer_is_unknown(
     assert [(one["node"], one["gate"]) for one in unknown] == [("spark-a1", "reachable")]
     assert unknown[0]["measured"].startswith(said)
     assert unknown[0]["hint"]
-    booted = practice("boot", "-i", str(path), "--json")
+    booted = practice("boot", "-i", str(path), "--again", "--json")
     assert (booted.code, booted.document["stage"], booted.document["node"]) == (3, "check", "spark-a1")
 
 

@@ -134,6 +134,19 @@ def test_a_rank_that_does_not_start_stops_the_others(nodes: Nodes, plan: Plan) -
     assert nodes.played == ["probe", "boot", "launch", "stop"]
 
 
+def test_a_rank_that_dies_at_once_is_diagnosed(nodes: Nodes, plan: Plan) -> None:
+    """What its log says of memory comes as figures and a remedy, as it would while it loads."""
+    said = (
+        "ValueError: Free memory on device cuda:0 (55.91/119.58 GiB) on startup is less than desired GPU memory utilization "
+        "(0.5, 59.79 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
+    )
+    nodes.answers["launch"] = _one("spark-a2", "failed", "sparkctl-a-rank2 is exited", stderr=said)
+    ended = ritual.boot(plan, CLOCK, lambda _: None)
+    assert ended.why == "sparkctl-a-rank2 is exited"
+    assert "55.9" in ended.hint
+    assert "0.46" in ended.hint, "the highest utilisation that passes"
+
+
 def test_a_node_lost_during_the_launch_proves_nothing(nodes: Nodes, plan: Plan) -> None:
     """An unreachable node is unclear (exit 3), so that no lever is blamed for it; the others are stopped."""
     nodes.answers["launch"] = _one(
