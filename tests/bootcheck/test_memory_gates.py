@@ -47,7 +47,7 @@ def test_residents_that_cannot_be_read_are_left_out(scene: MakeScene) -> None:
     """Neither table: the hint says what to do without naming anybody."""
     told = _short(**{"processes": {"stdout": ""}, "gpu-processes": {"stdout": ""}})
     assert _found(scene(told), "memory-free").hint == (
-        "drop the page cache, as a boot does, or stop what holds memory"
+        "drop the page cache, as a boot does where sudo lets it (docs/ritual.md has the two rules), or stop what holds memory"
     )
 
 
