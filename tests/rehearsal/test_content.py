@@ -91,8 +91,10 @@ def test_the_image_is_one_by_its_layers_whatever_its_id(tmp_path: Path) -> None:
 
 def test_a_cluster_that_lives_under_srv_keeps_its_own_files(tmp_path: Path) -> None:
     """Where the cluster's home is itself in /srv, what lies there is the machine's; all else there is the node's."""
-    told = node.read(within(tmp_path).home / "spark-a0")._replace(root=Path("/srv/work/rehearsal/spark-a0"))
-    assert not tree.is_own(told, "/srv/work/rehearsal/spark-a0/home/text")
+    told = node.read(within(tmp_path).home / "spark-a0")._replace(
+        root=Path("/srv/practice/rehearsal/spark-a0")
+    )
+    assert not tree.is_own(told, "/srv/practice/rehearsal/spark-a0/home/text")
     assert tree.is_own(told, MODEL)
     assert tree.is_own(told, "/srv")
     assert not tree.is_own(told, "/srvs/text")
