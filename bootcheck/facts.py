@@ -95,6 +95,13 @@ class Unread:
     is_blind: bool = False
 
 
+def unread(record: Record, why: str) -> Unread:
+    """Return what a parser gives for an answer that it cannot read: why, what a failed command said, and the text."""
+    said = record.stderr.strip()
+    told = f"{why}: {said}" if said and record.rc and said not in why else why
+    return Unread(probe=record.probe, why=told, seen=record.stdout)
+
+
 class Fact(Protocol):
     """What a parser reads out of a record; `probe` is the name of the probe it belongs to."""
 

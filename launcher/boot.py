@@ -15,7 +15,7 @@ from bootcheck.facts import Bundle, Context
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene, is_serving
-from launcher import applying, launch
+from launcher import applying, launch, tails
 from launcher.command import RankCommand
 from launcher.guard import Guard
 from launcher.needs import needs
@@ -204,7 +204,8 @@ class _Ritual:
 
     def _stop_after(self, stage: Stage, outcome: Outcome) -> Boot:
         self._tell(stage, "failed", outcome.fault)
-        return self._ended(stage, self._stopped(outcome))
+        logs = {tail.node: tail.lines for tail in tails.read(self.plan.line) if tail.lines}
+        return self._ended(stage, self._stopped(replace(outcome, logs=logs)))
 
     def _stopped(self, outcome: Outcome) -> Outcome:
         """Stop every rank; when that fails too, say so beside the first fault."""
@@ -231,6 +232,7 @@ class _Ritual:
             node=outcome.node,
             hint=outcome.hint,
             log=outcome.log,
+            logs=outcome.logs,
             smokes=outcome.smokes,
             unclear=outcome.unclear,
             lowest=outcome.lowest,

@@ -150,8 +150,10 @@ def judge(looks: Sequence[Look], nodes: Sequence[str]) -> Pulse:
         return Pulse(beat="moving", note=f"{asked} and tokens flow")
     passed_s = looks[-1].at_s - looks[0].at_s
     if len(looks) < 2 or passed_s < STILL_S:
-        return Pulse(beat="still", note=f"{asked} and nothing moved for {passed_s:.0f} s")
-    return _stood_still(first, last, looks, nodes, f"{asked} and no token for {passed_s:.0f} s")
+        return Pulse(beat="still", note=f"{asked} and nothing moved in the {passed_s:.0f} s of this look")
+    return _stood_still(
+        first, last, looks, nodes, f"{asked} and no token in the {passed_s:.0f} s of this look"
+    )
 
 
 def _stood_still(

@@ -20,6 +20,8 @@ class Outcome:
     node: str = ""
     hint: str = ""
     log: tuple[str, ...] = ()
+    logs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The end of each rank's log, by node, read before the ranks were removed."""
     smokes: tuple[Smoked, ...] = field(default=())
     trip: Trip | None = None
     remarks: tuple[str, ...] = ()

@@ -77,6 +77,8 @@ class Boot:
     node: str = ""
     hint: str = ""
     log: tuple[str, ...] = ()
+    logs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The end of each rank's log, by node: stopping removed the containers that held it."""
     smokes: tuple[Smoked, ...] = ()
     unclear: bool = False
     lowest: Mapping[str, int] = field(default_factory=dict)

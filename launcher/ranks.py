@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkctl import unreachable
+from sparkctl.units import times
 
 _EXIT = re.compile(r"\b(?:Exited|Restarting) \((?P<code>[0-9]{1,3})\)", re.ASCII)
 
@@ -131,8 +132,7 @@ def oddities(rank: Rank, seen: Inspected) -> str:
     elif code in KILLED:
         said.append(f"ended by {KILLED[code]}: the node's journal says by whom")
     if seen.restarts:
-        times = "once" if seen.restarts == 1 else f"{seen.restarts} times"
-        said.append(f"started again {times} by docker")
+        said.append(f"started again {times(seen.restarts)} by docker")
     if seen.restart_policy not in {"", "no"}:
         said.append(f"restart policy {seen.restart_policy}, where none may be")
     return "; ".join(said)

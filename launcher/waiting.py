@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from launcher import api, ending, progress
+from launcher import api, ending, progress, tails
 from launcher.api import Seen
 from launcher.command import RankCommand
 from launcher.ending import End
@@ -28,9 +28,6 @@ Report = Callable[[str], None]
 
 _GRACE_S = 3
 """Between SIGTERM and SIGKILL for ranks that outlive one that ended: they wait for it and have nothing to save. Ours."""
-
-_READ = "400"
-"""Lines of each rank's log that are read for a cause: several processes write their tracebacks after it. Ours."""
 
 MOST_SILENCES = 3
 """Looks in a row at which a node may stay silent while it loads: an SSH login can take longer then. Ours."""
@@ -177,10 +174,9 @@ def _ended(shell: Shell, commands: tuple[RankCommand, ...], ends: tuple[End, ...
 
 def _logs(shell: Shell, names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return the end of each rank's log: enough for the cause to stand in it and not only what followed."""
-    argvs = {node: ("docker", "logs", "--tail", _READ, name) for node, name in names.items()}
     return {
         said.node: tuple((said.stdout + said.stderr).strip().splitlines())
-        for said in shell.run_each(argvs)
+        for said in tails.ask(shell, names)
         if said.rc == 0
     }
 

@@ -23,6 +23,7 @@ _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 # What the field tunes on these nodes; everything else is the owner's.
 _SYSCTL = re.compile(r"^(?:vm|net)(?:\.[A-Za-z0-9_-]+)+$")
+_SYSCTL_VALUE = re.compile(r"\A(?:-?\d+(?:\s+-?\d+)*|[A-Za-z][A-Za-z0-9_-]*)\Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,10 @@ class _GroupVars:
             raise ValueError(
                 f"sysctls: {', '.join(foreign)} is not a setting that sparkctl applies; wanted vm.* or net.*"
             )
+        for name, value in self.sysctls.items():
+            if not _SYSCTL_VALUE.match(str(value)):
+                wanted = "wanted whole numbers, or one word such as bbr"
+                raise ValueError(f"sysctls: {name} is {str(value)[:40]!r}; {wanted}")
         for name, port in (("api_port", self.api_port), ("master_port", self.master_port)):
             _check_port(name, port)
         if self.api_port == self.master_port:

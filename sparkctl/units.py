@@ -1,4 +1,4 @@
-"""Units: bytes and seconds, parsed and formatted here and nowhere else. Within the program bytes and seconds are bare."""
+"""Units: bytes, seconds and how often, parsed and formatted here and nowhere else. Within the program bytes and seconds are bare."""
 
 KIB = 1024
 GIB = 1024**3
@@ -25,3 +25,8 @@ def duration(seconds: float) -> str:
 def percent(ratio: float) -> str:
     """Format a ratio as a signed change: 1.031 becomes `+3.1 %`."""
     return f"{(ratio - 1) * 100:+.1f} %"
+
+
+def times(count: int) -> str:
+    """Say how often: `once`, `3 times`."""
+    return "once" if count == 1 else f"{count} times"

@@ -10,7 +10,7 @@ from bootcheck.probes.container import Container, Containers
 from bootcheck.probes.gpu import Processes
 from bootcheck.probes.listeners import Listener, Listeners, SharedMemory, is_everywhere
 from bootcheck.probes.processes import ProcessTable, Running, is_engine
-from sparkctl.units import GIB, duration, gib
+from sparkctl.units import GIB, duration, gib, times
 
 
 def _judge_leftovers(containers: Containers, _: View) -> Seen:
@@ -53,11 +53,11 @@ def _faults_of_rank(one: Container) -> Iterator[str]:
 
 
 def _restarted(one: Container) -> str:
-    return f"{one.name} was restarted {one.restarts} times"
+    return f"{one.name} was restarted {times(one.restarts)}"
 
 
 def _describe_policy(one: Container) -> str:
-    past = f" and was restarted {one.restarts} times" if one.restarts and one.is_alive else ""
+    past = f" and was restarted {times(one.restarts)}" if one.restarts and one.is_alive else ""
     return f"{one.name} ({one.state or 'state not told'}) has restart policy {one.restart_policy}{past}"
 
 

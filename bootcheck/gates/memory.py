@@ -24,6 +24,8 @@ def _judge_available(memory: Memory, view: View) -> Seen:
     share = view.floors.utilisation.value
     wanted = share * memory.total
     lower = f"set memory.utilisation to {_ceiling_of_line(view.scene):.2f} or less, which every node of the line passes now"
+    if memory.available < view.floors.memory_free_gib.value * GIB:
+        lower += " (gate memory-free then asks for a lower memory.free_floor_gib too)"
     return Seen(
         verdict="pass" if memory.available >= wanted else "fail",
         measured=f"{gib(memory.available)} MemAvailable of {gib(memory.total)}, which vLLM's start check reads: "

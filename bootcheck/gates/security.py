@@ -1,7 +1,6 @@
 """Gates on security: who can reach the API and the rendezvous, and which secrets stand where others read them. Pure."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,8 +12,6 @@ from sparkctl.line import Node
 
 _SSH = 22
 _LEAST = 8  # figures: fewer of them in a flag's value are a number, and no key
-# Names of a tokenizer's marks: pad_token_id, --hf-overrides.eos_token_id, bos_token, stop_token_ids.
-_MARK = re.compile(r"(?i)(?:token[_-]ids?|(?:^|[._-])(?:bos|eos|pad|mask|unk|sep|cls)[_-]token)$")
 _FIREWALL = "let only the fabric reach it (ufw allow from FABRIC/24 to any port PORT)"
 _BIND = "give the line an api_host in the inventory; --api-key guards only the /v1 paths, /metrics and others stay open"
 
@@ -116,7 +113,7 @@ def _is_secret_leaf(name: str, value: object) -> bool:
     if redact.text(value) != value:
         return True
     is_named = redact.names_a_secret(name) or redact.WITHHELD in value
-    return bool(value) and is_named and not _MARK.search(name)
+    return bool(value) and is_named
 
 
 def _variables(where: str, environment: Iterable[tuple[str, str]]) -> list[str]:

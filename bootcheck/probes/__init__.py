@@ -3,7 +3,7 @@
 A probe is a row in its module's own PROBES, a fact and a parser beside it, and cases under tests/bootcheck/cases/<probe>/.
 """
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes import (
     burn,
     collective,
@@ -68,7 +68,7 @@ def parse(record: Record) -> object:
     """Turn a record into its fact; a command that did not run, ran out of time or lacks its tool is Unread."""
     probe = find(record.probe)
     if probe is None:
-        return Unread(probe=record.probe, why="no probe of this name", seen=record.stdout)
+        return unread(record, "no probe of this name")
     if record.rc is None or record.rc in {124, 127}:
         why = record.stderr.strip() or "not run"
         return Unread(

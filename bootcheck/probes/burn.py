@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Argv, Probe
 
 
@@ -144,14 +144,14 @@ def answer(record: Record, name: str) -> Mapping[str, Any] | Unread:
     """Return the last JSON line that a script of that name printed, or why there is none."""
     if record.rc != 0:
         why = f"the {name} run ended with {record.rc}: {_cause(record.stderr)}"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     found = [line for line in record.stdout.splitlines() if line.startswith('{"probe"')]
     try:
         told: Any = json.loads(found[-1]) if found else None
     except (ValueError, RecursionError):
         told = None
     if not isinstance(told, dict) or told.get("probe") != name:
-        return Unread(probe=record.probe, why=f"not the JSON line of the {name} script", seen=record.stdout)
+        return unread(record, f"not the JSON line of the {name} script")
     return told
 
 
@@ -185,7 +185,7 @@ def parse_burn(record: Record) -> Burn | Unread:
     )
     if tflops is None or sm_mhz is None or power_w is None or temperature_c is None or len(tflops) < 3:
         why = "fewer than three counted seconds, or a figure that cannot be"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     return Burn(tflops=tflops, sm_mhz=sm_mhz, power_w=power_w, temperature_c=temperature_c)
 
 
@@ -197,7 +197,7 @@ def parse_gemv(record: Record) -> Gemv | Unread:
     blocks = rates(told, "gb_s")
     if blocks is None or len(blocks) < 3:
         why = "fewer than three blocks, or a rate that cannot be"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     return Gemv(blocks=blocks, cuda_free=count(told, "cuda_free"), cuda_total=count(told, "cuda_total"))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes import nccl
 from bootcheck.probes.burn import WATCHDOG, answer, container_argv, count, rates
 from bootcheck.probes.probe import MEET_S, Argv, Probe, Target
@@ -150,7 +150,7 @@ def _collective(record: Record, told: Mapping[str, Any], log: nccl.Log) -> Colle
         found = None
     if found is None or ranks is None or size is None or not (found or missing):
         why = "neither a rate nor a missing rank, or a figure that cannot be"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     return Collective(
         ranks=ranks,
         size=size,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Probe
 
 # Without docker's --filter: what others left behind counts too. xargs -r: without a container there is nothing to inspect.
@@ -132,7 +132,7 @@ def parse_image(record: Record) -> Image | Unread:
             architecture=str(answer["Architecture"]),
         )
     except _ODD:
-        return Unread(probe=record.probe, why="not the JSON of docker image inspect", seen=record.stdout)
+        return unread(record, "not the JSON of docker image inspect")
 
 
 def parse_containers(record: Record) -> Containers | Unread:
@@ -140,12 +140,12 @@ def parse_containers(record: Record) -> Containers | Unread:
     line = record.argv[4] if record.argv[:2] == ("sh", "-c") and len(record.argv) == 5 else ""
     faults = [text for text in record.stderr.splitlines() if text.strip() and not _is_gone(text)]
     if faults and (record.rc != 0 or not record.stdout.strip()):
-        return Unread(probe=record.probe, why=" ".join(faults), seen=record.stdout)
+        return unread(record, " ".join(faults))
     try:
         found = json.loads(record.stdout) if record.stdout.strip() else []
         return Containers(line=line, every=tuple(_container(one) for one in _listed(found)))
     except _ODD:
-        return Unread(probe=record.probe, why="not the JSON of docker inspect", seen=record.stdout)
+        return unread(record, "not the JSON of docker inspect")
 
 
 def _is_gone(text: str) -> bool:

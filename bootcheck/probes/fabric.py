@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any, ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Argv, Probe, Target
 
 # An IPv4 header is 20 bytes, an ICMP echo header 8.
@@ -109,7 +109,7 @@ def parse_links(record: Record) -> Links | Unread:
     except _ODD:
         links = ()
     if not links:
-        return Unread(probe=record.probe, why=_why(record, "not the JSON of ip -j addr"), seen=record.stdout)
+        return unread(record, _why(record, "not the JSON of ip -j addr"))
     return Links(interfaces=links)
 
 
@@ -154,7 +154,7 @@ def parse_ping(record: Record) -> Ping | Unread:
     sent, received = (int(counts[1]), int(counts[2])) if counts else (0, 0)
     if not size.isdecimal() or not (counts or told) or received > sent:
         why = _why(record, "no packet counts in ping's output")
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     return Ping(
         address=record.argv[-1],
         payload=int(size),

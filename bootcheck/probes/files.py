@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Argv, Probe, Target
 
 _HASHED = re.compile(r"^(\\?)([0-9a-f]{64}) [ *](.+)$")
@@ -76,7 +76,7 @@ def parse_mounts(record: Record) -> Sources | Unread:
     untold = [one for one in record.argv[len(_STAT) :] if one not in found and one not in refused]
     if untold or not (found or refused):
         why = record.stderr.strip() or f"stat says nothing of {', '.join(untold) or 'anything'}"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     return Sources(found=found, refused=refused)
 
 
@@ -91,7 +91,7 @@ def parse_filesystem(record: Record) -> Filesystem | Unread:
     covering = rows or [row for row in _table_rows(record.stdout) if _covers(row["target"], path)]
     if not covering or (rows and record.rc != 0):
         why = record.stderr.strip() or "no file system that covers the path in findmnt's output"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     row = covering[-1] if rows else max(covering, key=lambda one: len(one["target"]))
     return Filesystem(
         path=path, target=row["target"], source=row["source"], kind=row["fstype"], options=row["options"]
@@ -129,7 +129,7 @@ def parse_patches(record: Record) -> Patches | Unread:
     absent = ("No such file or directory", "Not a directory")
     other = [line for line in record.stderr.splitlines() if line.strip() and not line.endswith(absent)]
     if other:
-        return Unread(probe=record.probe, why=" ".join(other), seen=record.stdout)
+        return unread(record, " ".join(other))
     return Patches(files=files)
 
 

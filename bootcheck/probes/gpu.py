@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Probe, ends_early
 
 _FIELDS = (
@@ -104,7 +104,7 @@ def parse_gpu(record: Record) -> Gpu | Unread:
     """Read the one row of `nvidia-smi --query-gpu=... --format=csv`; `[N/A]` is None."""
     row = _row(record.stdout, _FIELDS)
     if row is None or ends_early(record):
-        return _unread(record, "not the fields that were asked for")
+        return unread(record, "not the fields that were asked for")
     return Gpu(
         name=row["name"],
         driver=row["driver_version"],
@@ -130,7 +130,7 @@ def parse_throttle(record: Record) -> Throttle | Unread:
         )
     row = _row(record.stdout, _THROTTLE_FIELDS)
     if row is None or ends_early(record):
-        return _unread(record, "not the fields that were asked for")
+        return unread(record, "not the fields that were asked for")
     mask, *counters = (row[name] for name in _THROTTLE_FIELDS)
     spent = [_number(cell) for cell in counters]
     power_cap, thermal, brake, software = (None if one is None else round(one) for one in spent)
@@ -147,14 +147,14 @@ def parse_processes(record: Record) -> Processes | Unread:
     """Read `nvidia-smi --query-compute-apps=...`; a header alone means that nothing runs."""
     header, *lines = record.stdout.strip("\n").split("\n")
     if not header.startswith("pid, process_name, used_gpu_memory") or ends_early(record):
-        return _unread(record, "no header of --query-compute-apps, or half a line at its end")
+        return unread(record, "no header of --query-compute-apps, or half a line at its end")
     found = []
     for line in lines:
         # A process may have commas in its name; the first and the last cell have none.
         pid, _, rest = line.partition(", ")
         name, comma, size = rest.rpartition(", ")
         if not comma or not _PID.match(pid) or not _MEMORY.match(size.strip()):
-            return _unread(record, f"{line[:80]!r} is no process")
+            return unread(record, f"{line[:80]!r} is no process")
         memory = _number(size.strip())
         found.append(
             Process(pid=int(pid), name=name, memory=None if memory is None else round(memory * _MIB))
@@ -183,11 +183,6 @@ def _reasons(mask: int) -> tuple[str, ...]:
     known = tuple(name for bit, name in enumerate(_REASONS) if mask & 1 << bit)
     rest = mask >> len(_REASONS) << len(_REASONS)
     return (*known, f"unknown bits {rest:#x}") if rest else known
-
-
-def _unread(record: Record, why: str) -> Unread:
-    said = record.stderr.strip()
-    return Unread(probe=record.probe, why=f"{why}: {said}" if said and record.rc else why, seen=record.stdout)
 
 
 PROBES = (

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Probe, ends_early
 from sparkctl.units import KIB
 
@@ -78,7 +78,7 @@ def parse_listeners(record: Record) -> Listeners | Unread:
     lines = [line for line in record.stdout.splitlines() if line.strip()]
     if record.rc != 0 or not lines or not lines[0].startswith("State"):
         why = record.stderr.strip() or "no header of ss -ltnp"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     found = []
     for line in lines[1:]:
         row = _SOCKET.match(line)

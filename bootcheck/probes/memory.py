@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Probe, ends_early
 from sparkctl.units import KIB
 
@@ -73,13 +73,13 @@ def parse_meminfo(record: Record) -> Memory | Unread:
     rows = {name: int(value) * KIB for name, value in _ROW.findall(record.stdout)}
     missing = [name for name in _WANTED if name not in rows]
     if missing:
-        return _unread(record, f"no {', '.join(missing)} in /proc/meminfo")
+        return unread(record, f"no {', '.join(missing)} in /proc/meminfo")
     total, free, available, cached = (rows[name] for name in _WANTED)
     if not 0 < max(free, available) <= total or cached > total:
-        return _unread(record, "free or cached memory is not between zero and the total")
+        return unread(record, "free or cached memory is not between zero and the total")
     swap_total, swap_free = rows.get("SwapTotal"), rows.get("SwapFree")
     if swap_total is not None and swap_free is not None and swap_free > swap_total:
-        return _unread(record, "more swap is free than there is")
+        return unread(record, "more swap is free than there is")
     return Memory(
         total=total,
         free=free,
@@ -102,7 +102,7 @@ def parse_blocks(record: Record) -> Blocks | Unread:
     # A kernel has at least eleven sizes (MAX_ORDER 10); fewer means a line that was cut.
     sizes = {len(one) for one in counts}
     if ends_early(record) or len(names) != len(zones) or len(sizes) != 1 or min(sizes) < 11:
-        return _unread(record, "not the zones of /proc/buddyinfo")
+        return unread(record, "not the zones of /proc/buddyinfo")
     return Blocks(free=tuple(sum(column) for column in zip(*counts, strict=True)))
 
 
@@ -110,7 +110,7 @@ def parse_page_size(record: Record) -> PageSize | Unread:
     """Read `getconf PAGESIZE`: a power of two."""
     size = _whole_number(record.stdout)
     if size is None or not 4 * KIB <= size <= 64 * KIB or size & (size - 1):
-        return _unread(record, "not a page size")
+        return unread(record, "not a page size")
     return PageSize(size=size)
 
 
@@ -118,18 +118,13 @@ def parse_min_free(record: Record) -> MinFree | Unread:
     """Read `cat /proc/sys/vm/min_free_kbytes`."""
     kept = _whole_number(record.stdout)
     if kept is None or ends_early(record):
-        return _unread(record, "not a number of KiB")
+        return unread(record, "not a number of KiB")
     return MinFree(kept=kept * KIB)
 
 
 def _whole_number(text: str) -> int | None:
     found = _NUMBER.fullmatch(text.strip())
     return int(found[0]) if found else None
-
-
-def _unread(record: Record, why: str) -> Unread:
-    said = record.stderr.strip()
-    return Unread(probe=record.probe, why=f"{why}: {said}" if said else why, seen=record.stdout)
 
 
 PROBES = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Argv, Probe, Target
 
 _FOUND = re.compile(r"^([a-zA-Z?])\|(\d{1,18})\|(.*)$")
@@ -89,7 +89,7 @@ def parse_model_hashes(record: Record) -> ModelHashes | Unread:
         return ModelHashes(files={str(name): str(digest) for name, digest in answer["files"].items()})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         said = (record.stderr.strip().splitlines() or ["not the JSON line of the hashing script"])[-1]
-        return Unread(probe=record.probe, why=said, seen=record.stdout)
+        return unread(record, said)
 
 
 def _of_model(before: Argv, after: Argv = ()) -> Callable[[Target], tuple[Argv, ...]]:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Probe
 
 _NETWORK = re.compile(r"NCCL INFO Using network ([^\r\n]+)")
@@ -84,9 +84,9 @@ def parse_nccl_tests(record: Record) -> NcclTests | Unread:
     lines = [line for line in record.stdout.splitlines() if line.lstrip()[:1].isdigit()]
     rows = [_tested(found) for line in lines if (found := _TESTED.match(line))]
     if not test or not rows or len(rows) != len(lines):
-        return Unread(probe=record.probe, why="not the table of nccl-tests", seen=record.stdout)
+        return unread(record, "not the table of nccl-tests")
     if not ended:
-        return Unread(probe=record.probe, why="the table of nccl-tests was cut", seen=record.stdout)
+        return unread(record, "the table of nccl-tests was cut")
     return NcclTests(
         name=test[1],
         ranks=len(_RANK.findall(record.stdout)),

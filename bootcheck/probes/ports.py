@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Argv, Probe, Target, ends_early
 
 _VALUE = re.compile(r"^/sys/class/net/([^/\s]+)/(phys_port_name|speed):(\S+)\s*$")
@@ -78,7 +78,7 @@ def parse_ports(record: Record) -> Ports | Unread:
     # Half a line at the end would pass for a lower speed.
     if ends_early(record) or len(found) != len(values) or not (found or refused):
         why = record.stderr.strip() or "not the lines of grep -H"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     names = dict.fromkeys([*(name for name, _ in found), *refused])
     return Ports(
         rails=tuple(
@@ -111,7 +111,7 @@ def parse_profiles(record: Record) -> Profiles | Unread:
     rows = [_PROFILE.match(line) for line in lines[1:]]
     if not lines or tuple(lines[0].split()) != _HEADER or not all(rows):
         why = record.stderr.strip() or "not the table that nmcli was asked for"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     return Profiles(
         found=tuple(
             Profile(name=row[1], device="" if row[3] == "--" else row[3], path=row[4]) for row in rows if row

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address
 from typing import ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Argv, Probe, Target, ends_early
 
 ROCE_V2 = "RoCE v2"
@@ -119,10 +119,10 @@ def parse_hcas(record: Record) -> Hcas | Unread:
     try:
         ports = tuple(port for block in blocks[1:] for port in _ports(block))
     except ValueError as fault:
-        return Unread(probe=record.probe, why=str(fault), seen=record.stdout)
+        return unread(record, str(fault))
     if not ports or blocks[0].strip() or ends_early(record):
         why = record.stderr.strip() or "not the devices of ibv_devinfo"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     return Hcas(ports=ports)
 
 
@@ -173,7 +173,7 @@ def parse_gids(record: Record) -> GidTable | Unread:
     ):
         said = (line for line in record.stderr.splitlines() if line.strip() and not _EMPTIED.search(line))
         why = next(said, "not the GIDs of one device with their types")
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     return GidTable(
         hca=place[1],
         is_present=not absent,
@@ -194,7 +194,7 @@ def parse_pairs(record: Record) -> Pairs | Unread:
     rows = [_PAIR.match(line) for line in record.stdout.splitlines() if line.strip()]
     if not rows or not all(rows) or ends_early(record):
         why = record.stderr.strip() or "not the pairs of ibdev2netdev"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     return Pairs(found=tuple(Pair(hca=row[1], interface=row[3], is_up=row[4] == "Up") for row in rows if row))
 
 

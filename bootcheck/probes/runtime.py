@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.burn import watchdog
 from bootcheck.probes.probe import Probe, Target
 
@@ -159,7 +159,7 @@ def parse_runtime(record: Record) -> Runtime | Unread:
             model_entries=_count(answer["model_entries"]),
         )
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return Unread(probe=record.probe, why="not the JSON line of the look inside", seen=record.stdout)
+        return unread(record, "not the JSON line of the look inside")
 
 
 def _count(told: Any) -> int:

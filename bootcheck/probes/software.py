@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Probe
 
 _RELEASE = re.compile(r"^\d+\.\d+\S*$")
@@ -62,7 +62,7 @@ def parse_kernel(record: Record) -> Kernel | Unread:
     """Read `uname -r`."""
     release = record.stdout.strip()
     if not _RELEASE.match(release):
-        return Unread(probe=record.probe, why="not a kernel release", seen=record.stdout)
+        return unread(record, "not a kernel release")
     return Kernel(release=release)
 
 
@@ -70,7 +70,7 @@ def parse_kernel_arguments(record: Record) -> KernelArguments | Unread:
     """Read `cat /proc/cmdline`: one line, which may be empty."""
     if record.rc != 0 or len(record.stdout.splitlines()) != 1:
         why = record.stderr.strip() or "not the one line of /proc/cmdline"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     return KernelArguments(words=tuple(record.stdout.split()))
 
 
@@ -79,7 +79,7 @@ def parse_bios(record: Record) -> Bios | Unread:
     found = dict(_DMI.findall(record.stdout))
     if "bios_version" not in found:
         why = record.stderr.strip() or "no bios_version among the lines"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     return Bios(version=found["bios_version"], product=found.get("product_name", ""))
 
 
@@ -96,10 +96,10 @@ def parse_docker(record: Record) -> Docker | Unread:
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         why = record.stderr.strip() or "not the JSON of docker info"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     if faults or not (found.version and found.driver and found.architecture):
         why = "; ".join(faults) or record.stderr.strip() or "docker info names no daemon"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     return found
 
 

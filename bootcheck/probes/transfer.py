@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
 from typing import Any, ClassVar
 
-from bootcheck.facts import Record, Unread
+from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import MEET_S, Argv, Probe, Target
 from sparkctl.line import Line, Node, Rail
 from sparkctl.units import GIB
@@ -219,13 +219,13 @@ def parse_transfers(record: Record) -> Transfers | Unread:
     if record.rc != 0 or not lines:
         said = (record.stderr.strip().splitlines() or ["no output"])[-1]
         why = f"the transfer ended with {record.rc}: {said}"
-        return Unread(probe=record.probe, why=why, seen=record.stdout)
+        return unread(record, why)
     try:
         rails = tuple(_transfer(row) for row in json.loads(lines[-1])["rails"])
     except (ValueError, KeyError, TypeError, RecursionError):
         rails = ()
     if not rails:
-        return Unread(probe=record.probe, why="not the JSON line of the transfer", seen=record.stdout)
+        return unread(record, "not the JSON line of the transfer")
     return Transfers(rails=rails)
 
 

@@ -90,7 +90,9 @@ def _endpoint(
     seen = observe(line, session.clock)
     if seen.state != "serving":
         pid = holder(line)
-        hint = f"wait for sparkctl (pid {pid}), which works on it" if pid else "boot it first: sparkctl boot"
+        hint = seen.hint or "boot it first: sparkctl boot"
+        if pid:
+            hint = f"wait for sparkctl (pid {pid}), which works on it"
         raise Refused(f"line {line.name} is {seen.state}: {seen.note}", hint=hint)
     return Endpoint(url=line.url, model=seen.serves[0]), line, seen.ranks[0].boot
 

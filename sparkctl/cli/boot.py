@@ -1,22 +1,19 @@
 """`sparkctl boot`: bring a line up, and write down every step of it."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from bootcheck import redact
-from bootcheck.findings import Finding
-from launcher import boot as ritual
-from launcher.plan import STAGES, STOP, Boot, Plan, Progress, Report
-from launcher.recipe import digest
-from ledger import record
-from ledger.journal import Journal
+from launcher.plan import STAGES, Boot, Plan
 from sparkctl import ansible, edge
-from sparkctl.cli import served
+from sparkctl.cli import kept, served
 from sparkctl.cli.check import show_findings
 from sparkctl.cli.hold import hold
+from sparkctl.cli.recorded_boot import boot_and_record, stage_teller
 from sparkctl.cli.resume import demand_no_streak, resumed
 from sparkctl.cli.session import (
     LineOption,
@@ -28,12 +25,7 @@ from sparkctl.cli.session import (
     practise,
     verb,
 )
-from sparkctl.console import Console
-from sparkctl.errors import Interrupted, SparkctlError
-from sparkctl.line import Line
-from sparkctl.units import duration, gib
-
-_TITLES = dict((*STAGES, STOP))
+from sparkctl.units import duration, gib, times
 
 
 @verb
@@ -82,107 +74,13 @@ def boot(
         elif not again:
             demand_no_streak(session, chosen.line)
         ended = boot_and_record(session, ready, stage_teller(session.console))
-    return _show_boot(session, chosen.line, ended)
+    return _show_boot(session, ready, ended)
 
 
-def boot_and_record(
-    session: Session, plan: Plan, report: Report, *, climb: str | None = None, on: tuple[str, ...] = ()
-) -> Boot:
-    """Run the ritual and write its row, also when it is interrupted or breaks off."""
-    began = session.clock.monotonic_s()
-
-    def write(
-        why: str,
-        seconds: float,
-        findings: tuple[Finding, ...] = (),
-        lowest: Mapping[str, int] | None = None,
-        *,
-        void: bool,
-    ) -> None:
-        row = record.boot(
-            boot=plan.boot,
-            climb=climb,
-            on=on,
-            why=why,
-            simulated=session.simulated,
-            recipe_digest=digest(plan.recipe),
-            seconds=seconds,
-            findings=tuple(edge.plain(findings)),
-            void=void,
-            lowest=lowest,
-            accepted=plan.accepted,
-        )
-        Journal(session.ledger_path).append("boot", plan.line.name, row, session.clock.today())
-
-    try:
-        ended = ritual.boot(plan, session.clock, _noting(session, plan, report))
-    except (KeyboardInterrupt, SparkctlError, OSError) as fault:
-        write(f"broken off: {str(fault) or 'interrupted'}", session.clock.monotonic_s() - began, void=True)
-        if isinstance(fault, (KeyboardInterrupt, Interrupted)):
-            told = "" if isinstance(fault, KeyboardInterrupt) else fault.hint
-            raise Interrupted(
-                f"the boot of line {plan.line.name} was interrupted; no rank of it was left running",
-                hint=told or "sparkctl boot starts it again",
-            ) from None
-        raise
-    why = "" if ended.ok else f"{ended.node}: {ended.why}"
-    write(
-        why,
-        ended.seconds,
-        ended.findings,
-        ended.lowest,
-        void=not ended.ok and not ended.blames_what_was_booted,
-    )
-    return ended
-
-
-def _noting(session: Session, plan: Plan, report: Report) -> Report:
-    """Write a step before and after each stage, on disk before the stage goes on."""
-    recipe_digest = digest(plan.recipe)
-
-    def note(progress: Progress) -> None:
-        if progress.state in {"began", "done", "failed"}:
-            body = record.step(
-                boot=plan.boot,
-                stage=progress.stage,
-                state=progress.state,
-                why=progress.detail,
-                recipe_digest=recipe_digest,
-                simulated=session.simulated,
-            )
-            Journal(session.ledger_path).append("step", plan.line.name, body, session.clock.today())
-        report(progress)
-
-    return note
-
-
-def stage_teller(console: Console, prefix: str = "") -> Report:
-    """Return what tells a boot's progress: a stage when it ends, details beside the clock; `prefix` goes before those."""
-    since: dict[str, float] = {}
-
-    def tell(progress: Progress) -> None:
-        match progress.state:
-            case "began":
-                since[progress.stage] = progress.seconds
-                console.step(f"{prefix}{progress.stage}: {_TITLES[progress.stage]}")
-            case "tells":
-                if progress.detail:
-                    console.progress(f"{prefix}{progress.stage}: {progress.detail}")
-            case "warns":
-                console.warn(progress.detail)
-            case "changes":
-                console.say(f"changed {progress.detail}")
-            case "done" | "failed":
-                took = progress.seconds - since.get(progress.stage, progress.seconds)
-                console.stage(f"{progress.state:<6} {progress.stage}: {_TITLES[progress.stage]}", took)
-
-    return tell
-
-
-def _show_boot(session: Session, line: Line, ended: Boot) -> int:
-    console = session.console
+def _show_boot(session: Session, plan: Plan, ended: Boot) -> int:
+    console, line = session.console, plan.line
     code = 0 if ended.ok else 3 if ended.unclear else 1
-    show_findings(console, ended.findings, everything=False)
+    show_findings(console, ended.findings, everything=False, accepted=plan.accepted)
     for text in ended.log:
         console.say(f"  | {text}")
     for text in _memory(ended):
@@ -193,10 +91,12 @@ def _show_boot(session: Session, line: Line, ended: Boot) -> int:
         console.show(f"line {line.name} did not boot: {ended.stage}, {ended.node}: {ended.why}")
         if ended.hint:
             console.say(f"\nhint: {ended.hint}")
-    answer: dict[str, Any] = edge.plain(ended)
-    console.answer(
-        {**answer, "ok": ended.ok, "url": line.url if ended.ok else None, "simulated": session.simulated}
-    )
+    logs = str(kept.folder(session, ended.boot)) if ended.logs else None
+    if logs:
+        console.say(f"the end of each rank's log is kept in {logs}; sparkctl logs prints it")
+    answer: dict[str, Any] = edge.plain(replace(ended, logs={}))
+    told = {"ok": ended.ok, "url": line.url if ended.ok else None, "simulated": session.simulated}
+    console.answer({**answer, "logs": logs, **told})
     return code
 
 
@@ -206,7 +106,7 @@ def _memory(ended: Boot) -> Iterator[str]:
         told = ", ".join(f"{node} {gib(size)}" for node, size in ended.lowest.items())
         yield f"lowest MemAvailable while it loaded: {told}"
     if ended.flushes:
-        told = ", ".join(f"{node} {times} times" for node, times in ended.flushes.items())
+        told = ", ".join(f"{node} {times(count)}" for node, count in ended.flushes.items())
         yield f"page cache was dropped while it loaded: {told}"
     for text in ended.observed:
         yield f"the guard only observed; enforcing it would have stopped every rank: {text}"

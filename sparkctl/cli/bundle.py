@@ -9,10 +9,10 @@ import typer
 
 from bootcheck import redact
 from bootcheck.facts import Bundle, Context
-from launcher.command import rank_name
+from launcher import tails
 from ledger.steps import rows_of_last_boot
-from sparkctl import edge, unreachable
-from sparkctl.cli import served
+from sparkctl import edge
+from sparkctl.cli import kept, served
 from sparkctl.cli.check import look
 from sparkctl.cli.ledger import read
 from sparkctl.cli.session import (
@@ -27,10 +27,6 @@ from sparkctl.cli.session import (
 )
 from sparkctl.errors import FileFault
 from sparkctl.line import Line
-from sparkctl.shell import Shell
-
-_TAIL = 400
-"""Lines of each rank's log: a failed boot's cause and the minutes before it."""
 
 
 @verb
@@ -54,7 +50,7 @@ def bundle(
     found = look(session, chosen, quick=quick)
     with session.console.work(f"gathering logs of line {chosen.line.name}"):
         rows = rows_of_last_boot(read(session).rows, chosen.line.name, simulated=session.simulated)
-        whole = dataclasses.replace(found, logs=_logs(chosen.line), rows=edge.plain(rows))
+        whole = dataclasses.replace(found, logs=_logs(session, chosen.line), rows=edge.plain(rows))
     text = json.dumps(document(whole), indent=1, ensure_ascii=False)
     if output is None:
         session.console.data(text)
@@ -78,18 +74,11 @@ def _without_paths(context: Context) -> Context:
     return dataclasses.replace(context, line=line)
 
 
-def _logs(line: Line) -> dict[str, tuple[str, ...]]:
-    names = {node.name: rank_name(line, node) for node in line.nodes}
-    with Shell(line) as shell:
-        said = shell.run_each(
-            {node: ("docker", "logs", "--tail", str(_TAIL), name) for node, name in names.items()}
-        )
-    return {
-        one.node: redact.lines((one.stdout + one.stderr).splitlines())
-        if one.rc is not None
-        else redact.lines((unreachable.say(one.stderr)[0],))
-        for one in said
-    }
+def _logs(session: Session, line: Line) -> dict[str, tuple[str, ...]]:
+    """Return the end of each rank's log; of a rank that was removed after a failed boot, what was kept of it."""
+    _, stored = kept.last(session, line)
+    read = tails.read(line)
+    return {one.node: one.lines or stored.get(one.node, ()) or (one.fault,) for one in read}
 
 
 def _write(path: Path, text: str) -> None:

@@ -27,7 +27,7 @@ from sparkctl.cli.session import (
     verb,
 )
 from sparkctl.console import Column, Console
-from sparkctl.errors import Refused, UsageFault
+from sparkctl.errors import FileFault, Refused, UsageFault
 
 
 @verb
@@ -55,23 +55,20 @@ def check(
     ] = False,
 ) -> int:
     """Probe every node and judge it; changes nothing."""
+    given: dict[str, object] = {"--line": line, "--recipe": recipe, "--set": set_, "--scenario": scenario}
+    given |= {"--rehearsal": rehearsal, "--quick": quick, "--hash-model": hash_model}
+    others = [name for name, value in given.items() if value]
     if list_probes:
+        _demand_alone("--list-probes", "it asks no node", [*others, *(["--replay"] if replay else [])])
         return _list_probes(session)
     if replay:
-        given: dict[str, object] = {"--line": line, "--recipe": recipe, "--set": set_, "--scenario": scenario}
-        given |= {"--rehearsal": rehearsal, "--quick": quick, "--hash-model": hash_model}
-        _demand_alone([name for name, value in given.items() if value])
-        found = edge.read(replay, Bundle)
-        session.simulated = found.context.line.is_practice
-        label = " on a practice line: everything in it is simulated" if session.simulated else ""
-        session.console.say(
-            f"judging {replay}{label}, taken {found.context.at} by sparkctl {found.context.version}"
-        )
-        return show_scene(session, ritual.scene(found))
+        _demand_alone("--replay", "a bundle brings its own line, recipe and floors", others)
+        return _replay(session, replay)
     practise(session, rehearsal, scenario)
     chosen = served.choose(session, line, recipe, set_)
     bundle = look(session, chosen, quick=quick, hash_model=hash_model)
-    return show_scene(session, ritual.scene(bundle), served.accepted(chosen.line, None))
+    accepted = served.accepted(chosen.line, None)
+    return show_scene(session, ritual.scene(bundle), accepted, frozenset(bundle.context.left_out))
 
 
 def look(session: Session, chosen: Served, *, quick: bool, hash_model: bool = False) -> Bundle:
@@ -96,20 +93,52 @@ def look(session: Session, chosen: Served, *, quick: bool, hash_model: bool = Fa
             return collect.collect(context, lambda answer: console.progress(ansible.describe(answer)))
 
 
-def _demand_alone(others: list[str]) -> None:
+def _demand_alone(option: str, why: str, others: list[str]) -> None:
     if others:
-        raise UsageFault(
-            f"--replay is given with {', '.join(others)}; a bundle brings its own line, recipe and floors",
-            hint="leave them out",
+        raise UsageFault(f"{option} is given with {', '.join(others)}; {why}", hint="leave them out")
+
+
+def _replay(session: Session, path: Path) -> int:
+    """Judge what a bundle holds; what this sparkctl knows no probe for is named, since no gate reads it."""
+    try:
+        found = edge.read(path, Bundle)
+    except FileFault as fault:
+        fault.hint = (
+            "wanted a whole bundle as sparkctl bundle writes it; one of a newer sparkctl wants that sparkctl"
         )
+        raise
+    context = found.context
+    session.simulated = context.line.is_practice
+    label = " on a practice line: everything in it is simulated" if session.simulated else ""
+    session.console.say(f"judging {path}{label}, taken {context.at} by sparkctl {context.version}")
+    strange = sorted(
+        {one.probe for node in found.nodes.values() for one in node.probes}
+        - {one.name for one in probes.PROBES}
+    )
+    if strange:
+        session.console.warn(
+            f"this sparkctl knows no probe {', '.join(strange)}: what they say is not judged"
+        )
+    return show_scene(session, ritual.scene(found), left_out=frozenset(context.left_out))
 
 
-def show_scene(session: Session, scene: Scene, accepted: frozenset[str] = frozenset()) -> int:
-    """Judge what was found on a line, print every finding, and return the exit code; `accepted` gates only warn."""
+def show_scene(
+    session: Session,
+    scene: Scene,
+    accepted: frozenset[str] = frozenset(),
+    left_out: frozenset[str] = frozenset(),
+) -> int:
+    """Judge what was found on a line, print every finding, and return the exit code; `accepted` gates only warn.
+
+    Probes that were `left_out` are named, save those that run on request only.
+    """
     found = gates.judge(scene)
     code = findings.exit_code(one for one in found if one.gate not in accepted)
-    show_findings(session.console, found, everything=True)
+    show_findings(session.console, found, everything=True, accepted=accepted)
     boots = not gates.blocking(found, scene, settled=False, accepted=accepted)
+    missing = sorted(left_out - probes.requested())
+    if missing:
+        session.console.say(f"\nnot probed, and so not judged: {', '.join(missing)}")
     session.console.say(_summary(scene.line.name, found, accepted, boots=boots))
     session.console.answer(
         {
@@ -122,10 +151,17 @@ def show_scene(session: Session, scene: Scene, accepted: frozenset[str] = frozen
     return code
 
 
-def show_findings(console: Console, found: tuple[Finding, ...], *, everything: bool) -> None:
+def show_findings(
+    console: Console,
+    found: tuple[Finding, ...],
+    *,
+    everything: bool,
+    accepted: frozenset[str] = frozenset(),
+) -> None:
     """Print findings as a table, gate by gate, then what is wrong in full; without `everything` only the latter.
 
     Nodes of which a gate says the same share a row; what was wanted of those that pass is told under `--verbose`.
+    Of a failure that the owner has `accepted` that is said.
     """
     if everything:
         folded = ("nodes", "measured", "wanted") if console.verbose else ("nodes", "measured")
@@ -136,8 +172,9 @@ def show_findings(console: Console, found: tuple[Finding, ...], *, everything: b
         console.table(columns, [row[: len(columns)] for row in _rows(found)])
     for one in found:
         if one.verdict != "pass":
+            mark = " (accepted)" if one.gate in accepted and one.verdict in {"fail", "unknown"} else ""
             console.say(
-                f"\n{one.verdict}: {one.node}, {one.gate}: {one.measured}\n"
+                f"\n{one.verdict}{mark}: {one.node}, {one.gate}: {one.measured}\n"
                 f"wanted: {one.wanted}\norigin: {one.origin}\nhint: {one.hint}"
             )
 
@@ -167,7 +204,7 @@ def _summary(line: str, found: tuple[Finding, ...], accepted: frozenset[str], *,
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     worst = findings.worst(one for one in found if one.gate not in accepted)
     if boots and worst in {"fail", "unknown"}:
-        return f"\nline {line} must first be settled, as a boot does: it stops the line and drops page cache ({told})"
+        return f"\nline {line} may boot if settling cures that: a boot stops the line, drops page cache and judges again ({told})"
     said = {
         "pass": "may boot",
         "warn": "may boot; read the warnings",
@@ -182,7 +219,14 @@ def _list_probes(session: Session) -> int:
     rows: list[Any] = [{"probe": name, "about": about, "argv": list(argv)} for name, about, argv in commands]
     session.console.table(
         (Column(title="probe"), Column(title="about", fold=True), Column(title="command", fold=True)),
-        [(row["probe"], row["about"], " ".join(row["argv"])) for row in rows],
+        [(row["probe"], row["about"], _shortened(row["argv"])) for row in rows],
     )
+    session.console.say("\na script is shown by its first line; --json has every command whole")
     session.console.answer({"probes": rows})
     return 0
+
+
+def _shortened(argv: list[str]) -> str:
+    """Return a command as one line; of a word that is a script, its first line."""
+    lines = ((word, word.strip().splitlines() or [word]) for word in argv)
+    return " ".join(first[0] if len(first) == 1 else f"'{first[0]} ...'" for _, first in lines)

@@ -13,8 +13,8 @@ from ledger.entry import Body, Kind
 from ledger.history import Climb as PastClimb
 from ledger.history import last_climb, told
 from ledger.journal import Journal
-from sparkctl.cli.boot import boot_and_record, stage_teller
 from sparkctl.cli.ledger import read
+from sparkctl.cli.recorded_boot import boot_and_record, stage_teller
 from sparkctl.cli.served import Served, accepted
 from sparkctl.cli.session import Session
 from sparkctl.errors import Refused, Unclear, UsageFault

@@ -4,16 +4,15 @@ from typing import Annotated
 
 import typer
 
-from bootcheck import redact
-from launcher.command import rank_name
+from launcher import tails
 from launcher.status import Status, observe
-from sparkctl import edge, unreachable
+from sparkctl import edge
+from sparkctl.cli import kept
 from sparkctl.cli.hold import holder
 from sparkctl.cli.resume import broken_off
 from sparkctl.cli.session import LineOption, RehearsalOption, Session, practise, verb
 from sparkctl.console import Column
 from sparkctl.line import Line
-from sparkctl.shell import Shell
 
 
 @verb
@@ -76,19 +75,29 @@ def logs(
     tail: Annotated[int, typer.Option("--tail", min=1, help="How many of each rank's last lines.")] = 40,
     rehearsal: RehearsalOption = False,
 ) -> int:
-    """Print the last lines of every rank's log."""
+    """Print the last lines of every rank's log.
+
+    After a boot that failed, those that were kept of it: stopping removed its containers.
+    """
     practise(session, rehearsal, None, start=False)
     chosen = session.line(line)
-    names = {node.name: rank_name(chosen, node) for node in chosen.nodes}
-    with Shell(chosen) as shell:
-        said = shell.run_each(
-            {node: ("docker", "logs", "--tail", str(tail), name) for node, name in names.items()}
-        )
+    read = tails.read(chosen, tail)
+    boot, stored = kept.last(session, chosen) if any(one.is_gone for one in read) else ("", {})
     found = []
-    for one in said:
-        text = redact.text(one.stdout + one.stderr if one.rc is not None else unreachable.say(one.stderr)[0])
-        found.append({"node": one.node, "rc": one.rc, "lines": text.splitlines()})
-        session.console.show(f"== {one.node}")
-        session.console.show(text.rstrip())
-    session.console.answer({"line": chosen.name, "logs": found, "simulated": session.simulated})
-    return 0 if all(one.rc == 0 for one in said) else 3 if any(one.rc is None for one in said) else 1
+    for one in read:
+        lines = stored.get(one.node, ())[-tail:] if one.is_gone else one.lines
+        title = f"{one.node}, kept of {boot} before it was stopped" if one.is_gone and lines else one.node
+        session.console.show(f"== {title}")
+        session.console.show("\n".join(lines) or one.fault or "its log is empty")
+        found.append(
+            {
+                "node": one.node,
+                "lines": list(lines),
+                "fault": one.fault,
+                "kept_of": boot if one.is_gone and lines else "",
+            }
+        )
+    silent = any(one.is_silent for one in read)
+    ok = all(not one.fault or (one.is_gone and stored.get(one.node)) for one in read)
+    session.console.answer({"line": chosen.name, "ok": ok, "logs": found, "simulated": session.simulated})
+    return 0 if ok else 3 if silent else 1

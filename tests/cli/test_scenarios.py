@@ -111,13 +111,16 @@ def test_a_boot_ends_as_its_fault_wants(program: "Program", fault: Scenario) -> 
         assert document["hint"]
         status = program("status", "--rehearsal", "--json").document
         assert not [one for one in status["ranks"] if one["state"] == "running"]
+        logs = program("logs", "--rehearsal", "--json").document["logs"]
+        assert all(bool(one["lines"]) == bool(document["logs"]) for one in logs if one["kept_of"])
+        assert not document["logs"] or any(one["kept_of"] == document["boot"] for one in logs)
 
 
 @pytest.mark.cluster
 @pytest.mark.full
-@pytest.mark.parametrize("name", [name for name, one in FAULTS.items() if one.ends])
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_without_its_fault_the_same_line_boots(program: "Program", name: str) -> None:
-    """What stopped the boot was the fault and nothing else of the scenario."""
+    """What stopped the boot was the fault and nothing else: one of each section, since all are the healthy line then (below)."""
     assert program("rehearse", "up", "--scenario", name, "--mended").code == 0
     try:
         ended = program("boot", "--rehearsal")

@@ -11,6 +11,7 @@ from sparkctl.cli import VERBS, Verb, build, run
 ROOT = Path(__file__).parents[2]
 EXAMPLE = (ROOT / "inventory.example.yml").read_text()
 RECIPE = (ROOT / "recipes" / "v41-flash-exl3-tp4.yml").read_text()
+BUNDLE = (Path(__file__).parent / "bundles" / "healthy.json").read_text()
 LADDER = (ROOT / "recipes" / "ladders" / "demo.yml").read_text()
 
 
@@ -20,6 +21,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SPARKCTL_INVENTORY", raising=False)
     (tmp_path / "inventory.yml").write_text(EXAMPLE)
+    (tmp_path / "cut.json").write_text(BUNDLE[: len(BUNDLE) // 2])
+    (tmp_path / "later.json").write_text(BUNDLE.replace('"schema": 1', '"schema": 2', 1))
     return tmp_path
 
 
@@ -31,6 +34,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["check", "-i", "nowhere.yml"], 2, "nowhere.yml: there is no such file"),
         (["check", "--line", "B"], 2, "line 'B' is not in inventory.yml, which has: A"),
         (["check", "--scenario", "healthy"], 2, "add --rehearsal"),
+        (["check", "--list-probes", "--quick"], 2, "--list-probes is given with --quick; it asks no node"),
+        (["check", "--replay", "b.json", "--line", "A"], 2, "a bundle brings its own line"),
+        (["check", "--replay", "cut.json"], 2, "wanted a whole bundle as sparkctl bundle writes it"),
+        (["check", "--replay", "later.json"], 2, "one of a newer sparkctl wants that sparkctl"),
         (["boot", "--plan", "--recipe", "v42"], 2, "recipe 'v42' is not one that ships with sparkctl"),
         (["boot", "--plan", "--set", "memory.utilisation"], 2, "wanted KEY=VALUE"),
         (["boot", "--plan", "--set", "args.max-model-length=8"], 2, "did you mean max-model-len?"),
@@ -206,12 +213,13 @@ def test_a_plan_prints_every_command_and_touches_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`boot --plan` shows stages, nodes and commands in launch order, and no state folder appears."""
+    before = {path.name for path in folder.iterdir()}
     assert run(["boot", "--plan"]) == 0
     out = capsys.readouterr().out
     assert [out.index(f"spark-a{rank} (rank {rank}): docker run") for rank in (3, 2, 1, 0)] == sorted(
         out.index(f"spark-a{rank} (rank {rank}): docker run") for rank in range(4)
     )
-    assert [path.name for path in folder.iterdir()] == ["inventory.yml"]
+    assert {path.name for path in folder.iterdir()} == before
 
 
 def test_list_probes_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:

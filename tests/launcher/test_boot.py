@@ -11,9 +11,11 @@ import pytest
 from bootcheck.floors import Floors
 from bootcheck.probes import lasting, loading, requested
 from launcher import boot as ritual
+from launcher import tails
 from launcher.guard import Fault, Watched
 from launcher.plan import Plan, Progress
 from launcher.recipe import Recipe
+from launcher.tails import Tail
 from launcher.watermark import Trip
 from sparkctl import ansible
 from sparkctl.ansible import Answer, Status
@@ -41,6 +43,16 @@ class Nodes:
         for answer in made:
             report(answer)
         return made
+
+    def tails(self, line: Line) -> tuple[Tail, ...]:
+        """Answer as tails.read does: a rank that was never made has no log, and after a stop none has."""
+        gone = "stop" in self.played
+        return tuple(
+            Tail(node=node.name, fault="no such container", is_gone=True)
+            if gone or not node.rank
+            else Tail(node=node.name, lines=(f"{node.name} loads",))
+            for node in line.nodes
+        )
 
 
 def _answer(host: str, status: Status = "ok", message: str = "", **result: object) -> Answer:
@@ -100,6 +112,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch, healthy_probes: Callable[[Line, str],
         )
     )
     monkeypatch.setattr(ansible, "run", made.run)
+    monkeypatch.setattr(tails, "read", made.tails)
     return made
 
 
@@ -120,6 +133,7 @@ def test_a_failed_gate_touches_nothing(nodes: Nodes, plan: Plan) -> None:
     ended = ritual.boot(plan, CLOCK, lambda _: None)
     assert (ended.ok, ended.unclear, ended.stage) == (False, True, "check")
     assert nodes.played == ["probe"]
+    assert not ended.logs
 
 
 def test_a_rank_that_does_not_start_stops_the_others(nodes: Nodes, plan: Plan) -> None:
@@ -132,6 +146,7 @@ def test_a_rank_that_does_not_start_stops_the_others(nodes: Nodes, plan: Plan) -
     assert ended.log == ("line 1", "ValueError: no")
     assert not ended.unclear
     assert nodes.played == ["probe", "boot", "launch", "stop"]
+    assert ended.logs == {node.name: (f"{node.name} loads",) for node in plan.line.nodes[1:]}
 
 
 def test_a_rank_that_dies_at_once_is_diagnosed(nodes: Nodes, plan: Plan) -> None:

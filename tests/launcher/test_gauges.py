@@ -107,7 +107,7 @@ LOW: dict[str, float | None] = {"a0": 18.2, "a1": 24.0}
             "moving",
             "tokens flow",
         ),
-        (_looks(*_still(), watts=LOW), "frozen", "4 requests under way and no token for 60 s"),
+        (_looks(*_still(), watts=LOW), "frozen", "4 requests under way and no token in the 60 s"),
         (_looks(*_still(running=9.0), watts=LOW), "frozen", "18 to 24 W at up to 96 %"),
         (_looks(*_still(), watts={"a0": 18.2, "a1": HUNG_MOST_W}), "frozen", "18 to 30 W"),
         (_looks(*_still(), watts={"a0": 18.2, "a1": 17.9}), "frozen", "draw 18 W at"),

@@ -261,7 +261,10 @@ COURSES = (
         pages=lambda now: _page(running=4 * (now < 50)), state="serving", took_s=56, says="no request runs"
     ),
     Course(
-        pages=lambda _: _page(), state="frozen", took_s=66, says="4 requests under way and no token for 66 s"
+        pages=lambda _: _page(),
+        state="frozen",
+        took_s=66,
+        says="4 requests under way and no token in the 66 s",
     ),
     Course(
         pages=lambda _: _page(),
