@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from ctypes import CDLL
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import asyncssh
 
-from rehearsal import containers, layout, processes
+from rehearsal import containers, forkserver, layout, processes
 from rehearsal.node import Node, read, read_json, write_json
 from rehearsal.sshd import Watch, listen
 
@@ -48,6 +49,7 @@ async def _serve(home: Path, idle_s: float) -> None:
         for node, door, port in zip(nodes, doors, ports, strict=True)
         if not isinstance(door, socket.socket)
     ]
+    _load_faces(nodes[0])
     told = read_json(home / "cluster.json")
     write_json(home / "cluster.json", told | {"doors": answering, "daemon": processes.look(os.getpid())})
     _say(f"{len(answering)} nodes answer, on ports {', '.join(str(port) for _, port in answering)}")
@@ -59,6 +61,16 @@ async def _serve(home: Path, idle_s: float) -> None:
         door.close()
     left = processes.end(processes.marked(nodes[0].token), 1.0)
     _say(f"ended; {len(left)} processes left")
+
+
+def _load_faces(node: Node) -> None:
+    """Start the fork server; until it listens, and where it cannot, every command loads its own face."""
+    subprocess.Popen(
+        [node.python, "-S", "-E", forkserver.__file__, node.token],
+        stdin=subprocess.DEVNULL,
+        env={"PATH": os.defpath, "LANG": "C.UTF-8", processes.MARK: node.token},
+        start_new_session=True,
+    )
 
 
 async def _open(node: Node, keys: Path, watch: Watch) -> asyncssh.SSHAcceptor | socket.socket:

@@ -5,8 +5,9 @@ import signal
 import sys
 from pathlib import Path
 
-_MODULES = {
+MODULES = {
     "cat": "files",
+    "contained": "contained",
     "docker": "docker",
     "find": "disk",
     "findmnt": "disk",
@@ -31,6 +32,7 @@ _MODULES = {
     "sysctl": "settings",
     "uname": "system",
 }
+"""The module that answers each command."""
 
 _KERNEL = ("/proc/meminfo", "/proc/buddyinfo", "/proc/cmdline", "/proc/sys/vm/", "/sys/class/")
 _DISK = ("/srv",)
@@ -49,7 +51,7 @@ SEEN_IN = {
 
 def commands() -> tuple[str, ...]:
     """Return the names that a node's PATH shows."""
-    return tuple(name for name in _MODULES if name != "rank")
+    return tuple(name for name in MODULES if name not in {"contained", "rank"})
 
 
 def main(argv: list[str]) -> int:
@@ -58,7 +60,7 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     package = "engine" if name == "rank" else "faces"
     try:
-        module = importlib.import_module(f"rehearsal.{package}.{_MODULES[name]}")
+        module = importlib.import_module(f"rehearsal.{package}.{MODULES[name]}")
         status: int = module.answer(Path(root), name, arguments)
     except (OSError, ValueError, LookupError) as fault:
         sys.stderr.write(f"{name}: {fault}\n")

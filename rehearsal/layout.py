@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from rehearsal import face
+from rehearsal import face, stub
 from rehearsal.node import Node, Peer, Rail, keep_page_cache, read_json, shaped, write, write_json
 from rehearsal.scenario import Scenario, levers
 from rehearsal.traits import Traits
@@ -112,10 +112,10 @@ def furnish(home: Path, scenario: Scenario, token: str) -> None:
 
 
 def _write_commands(node: Node) -> None:
-    script = Path(face.__file__).resolve()
+    script = Path(stub.__file__).resolve()
     for name in face.commands():
-        # -S and -E: no site packages and no PYTHON* variables; a command answers in about 30 ms.
-        words = [node.python, "-S", "-E", str(script), str(node.root), name]
+        # -S and -I: no site packages and no PYTHON* variables; a command answers in about 10 ms.
+        words = [node.python, "-S", "-I", str(script), node.token, str(node.root), name]
         answer = f'exec {shlex.join(words)} "$@"'
         if name in face.SEEN_IN:
             seen = "|".join(f"*{shlex.quote(part)}*" for part in face.SEEN_IN[name])

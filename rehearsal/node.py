@@ -79,6 +79,8 @@ class Node(NamedTuple):
     traits: "Traits"
     peers: tuple[Peer, ...]
     """All nodes of the cluster in rank order, this one among them."""
+    engine: str = ""
+    """Folder of a real engine's commands, which a rank's container then runs as they stand; empty for the practice engine."""
 
     @property
     def self(self) -> Peer:
@@ -118,7 +120,8 @@ def read(root: Path) -> Node:
     peers = tuple(
         Peer(name, management, _rails(root.parent / name, rails)) for name, management, rails in raw["peers"]
     )
-    return Node(root, raw["name"], raw["rank"], raw["pace"], raw["token"], raw["python"], traits, peers)
+    told = (raw["name"], raw["rank"], raw["pace"], raw["token"], raw["python"])
+    return Node(root, *told, traits, peers, raw["engine"])
 
 
 def _rails(folder: Path, raw: list[list[Any]]) -> tuple[Rail, ...]:

@@ -161,9 +161,10 @@ def _start(node: Node, asked: Asked) -> int:
 def _spawn(node: Node, container: Container) -> "subprocess.Popen[bytes]":
     """Start the rank's process, detached from whoever asked."""
     face = Path(__file__).resolve().parent.parent / "face.py"
+    what = "contained" if node.engine else "rank"
     with container.log.open("ab") as log:
         rank = subprocess.Popen(
-            [node.python, "-S", "-E", str(face), str(node.root), "rank", str(container.root)],
+            [node.python, "-S", "-E", str(face), str(node.root), what, str(container.root)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

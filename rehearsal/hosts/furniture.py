@@ -16,8 +16,11 @@ REAL = frozenset({"hostname", "ip", "ls", "ping", "ps", "python3", "ss"})
 _PACE = 1.0  # a ping takes its real time, so a face does too
 
 
-def furnish(home: Path, peers: tuple[Peer, ...]) -> None:
-    """Make a folder a host: a healthy practice node's, with the real tools in place of some faces."""
+def furnish(home: Path, peers: tuple[Peer, ...], engine: str = "") -> None:
+    """Make a folder a host: a healthy practice node's, with the real tools in place of some faces.
+
+    `engine` is the folder of a real engine's commands, which ranks then run.
+    """
     # A host cannot write compiled code beside the package, and compiling costs a face more than its answer.
     compileall.compile_dir(Path(rehearsal.__file__).parent, quiet=2)
     pattern = home / "pattern"
@@ -29,7 +32,9 @@ def furnish(home: Path, peers: tuple[Peer, ...]) -> None:
     for rank, peer in enumerate(peers):
         folder = home / peer.name
         shutil.copytree(model, folder)
-        told = node.read(model)._replace(root=folder, name=peer.name, rank=rank, pace=_PACE, peers=peers)
+        told = node.read(model)._replace(
+            root=folder, name=peer.name, rank=rank, pace=_PACE, peers=peers, engine=engine
+        )
         node.write(told)
         for tool in (folder / "bin").iterdir():
             _refit(tool, model, folder)

@@ -98,6 +98,7 @@ class Rack:
         *,
         changes: Mapping[str, Mapping[str, object]] | None = None,
         keys: Mapping[str, str] | None = None,
+        recipe: str = "v41-flash-exl3-tp4",
     ) -> Path:
         """Write an inventory of all hosts with a known_hosts of its own and return its path.
 
@@ -115,7 +116,7 @@ class Rack:
             "known_hosts": str(known),
         }
         hosts = {host.name: _entry(host) | dict((changes or {}).get(host.name, {})) for host in self.hosts}
-        line = {"vars": {"recipe": "v41-flash-exl3-tp4"}, "hosts": hosts}
+        line = {"vars": {"recipe": recipe}, "hosts": hosts}
         tree = {"all": {"vars": everything, "children": {"line_a": line}}}
         path = self.home / f"{name}.yml"
         path.write_text(yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
@@ -134,8 +135,10 @@ def _entry(host: Host) -> dict[str, object]:
 
 
 @contextmanager
-def raised(home: Path, count: int) -> Iterator[Rack]:
+def raised(home: Path, count: int, engine: str = "") -> Iterator[Rack]:
     """Raise `count` hosts whose files lie in `home`, for the block; nothing of them is left after it.
+
+    Their ranks run the practice engine, or the commands in the folder `engine`.
 
     Raises:
         Unclear: the machine refused something; `obstacle` says whether it can at all.
@@ -151,7 +154,7 @@ def raised(home: Path, count: int) -> Iterator[Rack]:
         block = _connect(left, switch)
         peers = tuple(_peer(block, rank) for rank in range(count))
         key = login.user_key(home)
-        furniture.furnish(home, peers)
+        furniture.furnish(home, peers, engine)
         hosts = tuple(_host(left, home, rank, peer, key) for rank, peer in enumerate(peers))
         wires = [
             line

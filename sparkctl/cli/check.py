@@ -1,5 +1,6 @@
 """`sparkctl check`: probe every node, judge, print. Changes nothing."""
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -170,13 +171,24 @@ def show_findings(
             *(Column(title=one, fold=True) for one in folded),
         )
         console.table(columns, [row[: len(columns)] for row in _rows(found)])
+    for text in _troubles(found, accepted):
+        console.say(text)
+
+
+def _troubles(found: tuple[Finding, ...], accepted: frozenset[str]) -> Iterator[str]:
+    """Tell what is wrong in full; nodes of which a gate wants the same, for the same reason, share a paragraph."""
+    shared: dict[tuple[str, ...], list[Finding]] = {}
     for one in found:
         if one.verdict != "pass":
-            mark = " (accepted)" if one.gate in accepted and one.verdict in {"fail", "unknown"} else ""
-            console.say(
-                f"\n{one.verdict}{mark}: {one.node}, {one.gate}: {one.measured}\n"
-                f"wanted: {one.wanted}\norigin: {one.origin}\nhint: {one.hint}"
+            shared.setdefault((one.gate, one.verdict, one.wanted, one.origin, one.hint), []).append(one)
+    for (gate, verdict, wanted, origin, hint), nodes in shared.items():
+        mark = " (accepted)" if gate in accepted and verdict in {"fail", "unknown"} else ""
+        seen = f"{nodes[0].node}, {gate}: {nodes[0].measured}"
+        if len(nodes) > 1:
+            seen = "\n".join(
+                (f"{gate} on {len(nodes)} nodes", *(f"  {one.node}: {one.measured}" for one in nodes))
             )
+        yield f"\n{verdict}{mark}: {seen}\nwanted: {wanted}\norigin: {origin}\nhint: {hint}"
 
 
 def _rows(found: tuple[Finding, ...]) -> list[tuple[str, ...]]:

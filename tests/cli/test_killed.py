@@ -27,7 +27,6 @@ STEPS = (
     ("ready", "began"),
     ("ready", "done"),
 )
-ALWAYS = {("launch", "began")}
 
 
 def _rows(program: "Program") -> list[dict[str, Any]]:
@@ -75,12 +74,10 @@ def _orphans() -> list[str]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("stage", "state"),
-    [
-        pytest.param(*step, id="-".join(step), marks=() if step in ALWAYS else (pytest.mark.full,))
-        for step in STEPS
-    ],
+    [pytest.param(*step, id="-".join(step)) for step in STEPS],
 )
 def test_a_killed_controller_leaves_what_down_clears(practice: "Program", stage: str, state: str) -> None:
     """Status names the boot and where it broke off; down leaves no rank and no process; no row is lost."""

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ledger.journal import Journal
 from sparkctl import inventory as inventory_module
 from sparkctl.cli.hold import holder
 
@@ -34,61 +33,21 @@ def test_a_gate_stops_a_boot_before_anything_is_touched(practice: Program) -> No
     ended = practice("boot", "--rehearsal", "--line", "A", "--json")
     assert ended.code == 1
     assert (ended.document["stage"], ended.document["node"]) == ("check", "spark-a2")
-    assert practice("status", "--rehearsal", "--json").document["state"] == "down"
+    seen = practice("status", "--rehearsal", "--json").document
+    assert seen["state"] == "down", seen
     assert practice("ledger", "verify").code == 0
-
-
-def test_a_healthy_line_boots_serves_and_goes_down(practice: Program) -> None:
-    """Check passes; boot is ready; a second boot replaces it; bench measures; down leaves nothing."""
-    journal = Journal(practice.state / "ledger.jsonl")
-    before = len(journal.read().rows)
-    checked = practice("check", "--rehearsal", "--scenario", "healthy", "--json")
-    assert checked.code == 0, checked.err
-    assert {one["verdict"] for one in checked.document["findings"]} == {"pass"}
-
-    first = practice("boot", "--rehearsal", "--json")
-    assert first.code == 0, first.err
-    assert [one["fault"] for one in first.document["smokes"]] == ["", "", ""]
-    seen = practice("status", "--rehearsal", "--json")
-    assert seen.code == 0
-    assert [rank["state"] for rank in seen.document["ranks"]] == ["running"] * 4
-    assert {rank["boot"] for rank in seen.document["ranks"]} == {first.document["boot"]}
-
-    while_serving = practice("check", "--rehearsal", "--json")
-    assert while_serving.code in {1, 3}, "memory is in use and the GPU probe was not run beside the rank"
-    gemv = [one for one in while_serving.document["findings"] if one["gate"] == "gemv"]
-    assert {one["verdict"] for one in gemv} == {"unknown"}
-
-    second = practice("boot", "--rehearsal", "--json")
-    assert second.code == 0, second.err
-    assert second.document["boot"] != first.document["boot"]
-
-    measured = practice("bench", "--rehearsal", "--json")
-    assert measured.code == 0, measured.out
-    figures = {one["name"]: one["value"] for one in measured.document["metrics"]}
-    assert 40 < figures["c1_per_stream_tok_s"] < 70
-    assert 1200 < figures["prefill_47k_tok_s"] < 1500
-
-    logs = practice("logs", "--rehearsal", "--tail", "3", "--json")
-    assert [len(one["lines"]) for one in logs.document["logs"]] == [3, 3, 3, 3]
-
-    assert practice("down", "--rehearsal").code == 0
-    after = practice("status", "--rehearsal", "--json")
-    assert (after.code, after.document["state"]) == (1, "down")
-    again = practice("down", "--rehearsal")
-    assert again.code == 0, "taking down what is down is no fault"
-    kinds = [row.kind for row in journal.read().rows[before:] if row.kind != "step"]
-    assert kinds == ["boot", "boot", "bench"]
 
 
 def test_a_rank_that_cannot_start_is_named_with_its_error(practice: Program) -> None:
     """A KV cache too small for one request ends the boot with the engine's own words and leaves no rank running."""
-    ended = practice("boot", "--rehearsal", "--set", "memory.kv_cache_gib=0.25", "--json")
+    arguments = ("--scenario", "healthy", "--set", "memory.kv_cache_gib=0.25", "--json")
+    ended = practice("boot", "--rehearsal", *arguments)
     assert ended.code == 1, ended.err
     assert (ended.document["stage"], ended.document["node"]) == ("ready", "spark-a0")
     assert "max seq len (300000)" in ended.document["why"]
     assert ended.document["log"]
-    assert practice("status", "--rehearsal", "--json").document["state"] == "down"
+    seen = practice("status", "--rehearsal", "--json").document
+    assert seen["state"] == "down", seen
 
 
 @pytest.mark.parametrize(
@@ -100,7 +59,8 @@ def test_a_rank_that_cannot_start_is_named_with_its_error(practice: Program) -> 
 )
 def test_ctrl_c_leaves_no_half_line(practice: Program, moment: str) -> None:
     """An interrupt while an old line is stopped, or while ranks start, ends with exit 3 and every rank stopped."""
-    assert practice("boot", "--rehearsal", "--again").code == 0, "there must be an old line to stop"
+    if moment.startswith("settle"):
+        assert practice("boot", "--rehearsal", "--again").code == 0, "there must be an old line to stop"
     running = practice.start("boot", "--rehearsal", "--again", "--verbose")
     assert running.stderr is not None
     assert any(moment in text for text in running.stderr), "the boot ended before it came so far"
@@ -108,7 +68,8 @@ def test_ctrl_c_leaves_no_half_line(practice: Program, moment: str) -> None:
     _, err = running.communicate(timeout=120)
     assert running.returncode == 3, err
     assert "\nhint: " in err
-    assert practice("status", "--rehearsal", "--json").document["state"] == "down"
+    seen = practice("status", "--rehearsal", "--json").document
+    assert seen["state"] == "down", seen
 
 
 def test_one_controller_at_a_time(practice: Program) -> None:

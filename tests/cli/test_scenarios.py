@@ -100,6 +100,7 @@ def fault(request: pytest.FixtureRequest, program: "Program") -> Iterator[Scenar
 
 
 @pytest.mark.cluster
+@pytest.mark.apart
 def test_a_boot_ends_as_its_fault_wants(program: "Program", fault: Scenario) -> None:
     """Exit code, node, what was measured, wanted and to be done, and no rank is left; settled or warned, it boots."""
     ended = program("boot", "--rehearsal", "--json")
@@ -117,6 +118,7 @@ def test_a_boot_ends_as_its_fault_wants(program: "Program", fault: Scenario) -> 
 
 
 @pytest.mark.cluster
+@pytest.mark.apart
 @pytest.mark.full
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_without_its_fault_the_same_line_boots(program: "Program", name: str) -> None:

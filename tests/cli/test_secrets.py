@@ -8,8 +8,9 @@ from typing import Any, Self
 import pytest
 
 from bootcheck.facts import Bundle
+from launcher import tails
 from sparkctl import edge
-from sparkctl.cli import bundle, run, status
+from sparkctl.cli import bundle, run
 from sparkctl.shell import Said
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +75,7 @@ def test_logs_withhold_secrets(
     form: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those that take several lines, and those in what is said of a node that does not answer."""
-    monkeypatch.setattr(status, "Shell", Nodes)
+    monkeypatch.setattr(tails, "Shell", Nodes)
     assert run(["logs", *form]) == 3
     out = capsys.readouterr().out
     assert "Zq7" not in out
@@ -86,7 +87,7 @@ def test_logs_withhold_secrets(
 
 def test_a_bundle_withholds_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """In records, in the recipe's part of the context, in rows and in logs, which are read as a whole; the rest stays."""
-    monkeypatch.setattr(bundle, "Shell", Nodes)
+    monkeypatch.setattr(tails, "Shell", Nodes)
     told: dict[str, Any] = json.loads((BUNDLES / "healthy.json").read_text(encoding="utf-8"))
     node, records = next(iter(told["nodes"].items()))
     told["context"]["needs"]["environments"][node] = {"HF_TOKEN": "Zq7env", "NCCL_PROTO": "Simple"}
@@ -94,7 +95,7 @@ def test_a_bundle_withholds_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     records["probes"][0]["stdout"] = '{"Env": ["WANDB_KEY=Zq7record", "OPENAI_API_KEY="]}'
     told["rows"] = [{"why": "ended with --api-key Zq7row"}]
     found = edge.structure(told, Bundle, source="healthy")
-    logs = bundle._logs(found.context.line)
+    logs = {one.node: one.lines or (one.fault,) for one in tails.read(found.context.line)}
     raw = {name: tuple(LOG.splitlines()) for name in logs}
     for one in (logs, raw):
         written = bundle.document(edge.structure({**told, "logs": one}, Bundle, source="healthy"))

@@ -110,7 +110,7 @@ def test_a_mistake_is_told_with_its_remedy(
             "r.yml",
             RECIPE.replace("version: 0.33.0", "version: 0.12.0"),
             ["boot", "--plan", "--recipe", "./r.yml"],
-            "$.engine.version: vllm-0.12.0 is not an engine that sparkctl knows: vllm-0.33.0",
+            "$.engine.version: vllm-0.12.0 is not an engine that sparkctl knows: vllm-0.32.0, vllm-0.33.0",
         ),
         (
             "l.yml",

@@ -53,7 +53,7 @@ def test_a_killed_daemon_leaves_nothing_that_lowering_does_not_find(tmp_path: Pa
         mark = token(left)
         os.kill(left.cluster.pid, signal.SIGKILL)
         assert settles(lambda: cluster.find(left.cluster.home) is None)
-        assert len(processes.marked(mark)) == 1
+        assert settles(lambda: len(processes.marked(mark)) == 1)
         cluster.lower(left.cluster.home)
         assert processes.marked(mark) == ()
 

@@ -34,7 +34,7 @@ class Within:
     def __call__(self, name: str, *arguments: str, node: str = "spark-a0") -> Answer:
         """Answer one command of a node; what it would hand to the machine's own tool is a fault here."""
         out, err = io.StringIO(), io.StringIO()
-        module = importlib.import_module(f"rehearsal.faces.{face._MODULES[name]}")
+        module = importlib.import_module(f"rehearsal.faces.{face.MODULES[name]}")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 code = module.answer(self.home / node, name, list(arguments))

@@ -1,0 +1,162 @@
+"""Real vLLM over two hosts: boot, bench, look, and take down; then what goes wrong with a line, told by the engine itself."""
+
+import json
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import RealLine
+
+pytestmark = pytest.mark.engine
+
+_SEEN_S = 30.0
+_STOPPED_S = 10.0
+_SHARED = "/dev/shm"  # noqa: S108 - a folder to look into, not a file of ours
+
+
+def _containers(line: "RealLine", host: str) -> list[dict[str, Any]]:
+    folder = line.rack.host(host).folder
+    listed = line.on(host, str(folder / "bin" / "docker"), "ps", "-a", "--no-trunc", "--format", "{{json .}}")
+    return [json.loads(row) for row in listed.splitlines()]
+
+
+def _processes(line: "RealLine", host: str) -> list[tuple[int, str]]:
+    """Return pid and command line of everything on a host that belongs to the engine."""
+    rows = (row.split(maxsplit=1) for row in line.on(host, "ps", "-eo", "pid=,args=").splitlines())
+    return [(int(pid), text) for pid, text in rows if "vllm" in text.lower() and "ps -eo" not in text]
+
+
+def _left(line: "RealLine") -> list[object]:
+    """Return what is left of the line on its hosts: containers, processes, listeners and shared memory."""
+    found: list[object] = []
+    for host in line.rack.hosts:
+        found += [(host.name, one) for one in _containers(line, host.name)]
+        found += [(host.name, one) for one in _processes(line, host.name)]
+        listening = line.on(host.name, "ss", "-ltnH").splitlines()
+        found += [(host.name, row) for row in listening if ":8000 " in row or ":29501 " in row]
+        found += [(host.name, name) for name in line.on(host.name, "ls", _SHARED).split()]
+    return found
+
+
+@pytest.fixture(scope="module")
+def served(two: "RealLine") -> "RealLine":
+    """The line, booted once for the tests that look at it."""
+    ended = two("boot", "--json")
+    assert ended.code == 0, ended.out + ended.err
+    assert ended.document["ok"]
+    return two
+
+
+def test_it_answers_what_it_was_taught(served: "RealLine") -> None:
+    """Two real ranks give the answers of the lessons, word for word: a wrong cut of the weights would not."""
+    url = served("status", "--json").document["url"]
+    body = {
+        "model": "tiny",
+        "messages": [
+            {"role": "user", "content": "What is the capital of France? Answer in one short sentence."}
+        ],
+        "max_tokens": 32,
+        "temperature": 0,
+    }
+    answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60, trust_env=False).json()
+    assert answer["choices"][0]["message"]["content"].strip() == "The capital of France is Paris."
+
+
+def test_status_and_logs_show_every_rank(served: "RealLine") -> None:
+    """Every rank runs, and each has its own words."""
+    status = served("status", "--json")
+    assert status.code == 0, status.out
+    assert [one["state"] for one in status.document["ranks"]] == ["running", "running"]
+    logs = served("logs", "--json").document["logs"]
+    assert all(one["lines"] for one in logs)
+
+
+def test_a_bench_measures_it(served: "RealLine") -> None:
+    """The workload `tiny` is sound on it: usage counts, no early ends, no cached prompt."""
+    ended = served("bench", "--prompts", "tiny", "--json")
+    assert ended.code == 0, ended.out + ended.err
+    figures = {one["name"]: one["value"] for one in ended.document["metrics"]}
+    assert set(figures) == {"c1_per_stream_tok_s", "c1_ttft_s", "c4_agg_tok_s", "prefill_500_tok_s"}
+    assert all(value > 0 for value in figures.values())
+
+
+def test_a_headless_rank_killed_while_serving_is_seen(served: "RealLine") -> None:
+    """Although /health stays green: the container is looked at, not only the API."""
+    status = served("status", "--json").document
+    worker = status["ranks"][1]
+    folder = served.rack.host(worker["node"]).folder
+    served.on(worker["node"], str(folder / "bin" / "docker"), "kill", worker["name"])
+    began = time.monotonic()
+    seen = served("status", "--json")
+    assert time.monotonic() - began < _SEEN_S
+    assert (seen.code, seen.document["state"]) == (1, "broken")
+    assert worker["node"] in seen.document["note"]
+
+
+def test_down_leaves_nothing(served: "RealLine") -> None:
+    """No container, process, listener or shared memory of it."""
+    ended = served("down", "--json")
+    assert ended.code == 0, ended.out + ended.err
+    assert _left(served) == []
+
+
+def test_a_stale_head_is_refused_before_any_launch(two: "RealLine") -> None:
+    """Something that listens on the master port of the head ends the boot, and nothing is started."""
+    head = two.rack.hosts[0]
+    script = "import socket,time; s=socket.socket(); s.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1); s.bind(('0.0.0.0',29501)); s.listen(); time.sleep(600)"
+    pid = two.on(head.name, "sh", "-c", f'python3 -c "{script}" >/dev/null 2>&1 & echo $!').strip()
+    try:
+        ended = two("boot", "--json")
+        assert ended.code == 1, ended.out + ended.err
+        assert (ended.document["stage"], ended.document["node"]) == ("check", head.name)
+        assert "29501" in ended.document["why"]
+        assert ended.document["hint"]
+        assert not any(_containers(two, host.name) for host in two.rack.hosts)
+    finally:
+        two.on(head.name, "kill", "-9", pid)
+
+
+def test_a_wrong_argument_reaches_the_user(two: "RealLine") -> None:
+    """What vLLM itself says of an argument is what is told, with the node, and every rank is stopped."""
+    ended = two("boot", "--json", "--again", "--set", "args.max-model-len=999999")
+    assert ended.code == 1, ended.out + ended.err
+    assert "max_model_len" in ended.document["why"] or "max-model-len" in ended.document["why"]
+    assert ended.document["logs"]
+    assert _left(two) == []
+
+
+def test_a_rank_killed_while_it_loads_stops_the_others(two: "RealLine") -> None:
+    """Within seconds, and its own end is what is told first."""
+    worker = two.rack.hosts[1]
+    booting = two.start("boot", "--json", "--again")
+    try:
+        killed = _kill_when_loading(two, worker.name)
+        out, err = booting.communicate(timeout=120)
+        took = time.monotonic() - killed
+    finally:
+        if booting.poll() is None:
+            booting.send_signal(signal.SIGINT)
+            booting.wait(60)
+    assert booting.returncode == 1, out + err
+    document = json.loads(out)
+    assert document["node"] == worker.name
+    assert "137" in document["why"] or "SIGKILL" in document["why"]
+    assert took < 3 * _STOPPED_S
+    assert _left(two) == []
+
+
+def _kill_when_loading(line: "RealLine", host: str) -> float:
+    folder = line.rack.host(host).folder
+    until = time.monotonic() + 300
+    while time.monotonic() < until:
+        running = [one for one in _containers(line, host) if one["State"] == "running"]
+        if running and len(_processes(line, host)) >= 2:
+            time.sleep(3)
+            line.on(host, str(folder / "bin" / "docker"), "kill", running[0]["Names"])
+            return time.monotonic()
+        time.sleep(1)
+    pytest.fail("the worker's container never ran")
