@@ -53,7 +53,7 @@ def engine_argv(recipe: Recipe, line: Line, node: Node) -> tuple[str, ...]:
         "distributed-executor-backend": recipe.parallel.backend,
         "nnodes": len(line.nodes),
         "node-rank": node.rank,
-        "master-addr": line.head.fabric_address,
+        "master-addr": line.head.fabric_address if recipe.parallel.meet == "fabric" else line.head.host,
         "master-port": line.master_port,
         "gpu-memory-utilization": recipe.memory.utilisation,
     }
@@ -62,7 +62,7 @@ def engine_argv(recipe: Recipe, line: Line, node: Node) -> tuple[str, ...]:
     if recipe.memory.kv_cache_gib is not None:
         flags["kv-cache-memory-bytes"] = round(recipe.memory.kv_cache_gib * GIB)
     flags.update(_decoding_flags(recipe))
-    flags.update(recipe.args)
+    flags.update(recipe.flags)
     return (
         "serve",
         recipe.model.path,
@@ -100,7 +100,7 @@ def _render(name: str, value: Argument) -> tuple[str, ...]:
     return (f"--{name}", str(value))
 
 
-PLACEHOLDERS = ("fabric_address", "fabric_interface", "hca", "hcas", "rank")
+PLACEHOLDERS = ("fabric_address", "fabric_interface", "hca", "hcas", "management_address", "rank")
 """What `{...}` in a recipe's environment may name; each is filled in for the node."""
 
 
@@ -113,9 +113,12 @@ def environment(recipe: Recipe, node: Node) -> dict[str, str]:
     """Return a rank's environment: the recipe's, with `{fabric_address}` and the like filled in for the node."""
     first = node.rails[0]
     hcas = ",".join(rail.hca for rail in node.rails)
-    filled = (node.fabric_address, first.interface, first.hca, hcas, str(node.rank))
+    filled = (node.fabric_address, first.interface, first.hca, hcas, node.host, str(node.rank))
     values = dict(zip(PLACEHOLDERS, filled, strict=True))
-    return {name: _PLACEHOLDER.sub(lambda found: values[found[1]], text) for name, text in recipe.env.items()}
+    return {
+        name: _PLACEHOLDER.sub(lambda found: values[found[1]], text)
+        for name, text in recipe.environment.items()
+    }
 
 
 def placeholder_faults(text: str) -> tuple[str, ...]:

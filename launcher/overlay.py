@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from launcher.command import placeholder_faults
-from launcher.recipe import DERIVED_FLAGS, Argument, EngineFacts, Recipe
+from launcher.recipe import DERIVED_FLAGS, Argument, EngineFacts, Fork, Recipe
 from sparkctl.errors import UsageFault
 
 Settings = Mapping[str, Argument]
@@ -54,15 +54,19 @@ def overlay(recipe: Recipe, settings: Settings, facts: EngineFacts) -> Recipe:
 
 def _applied(recipe: Recipe, settings: Settings) -> Recipe:
     args, env, sections = dict(recipe.args), dict(recipe.env), dict[str, Any]()
+    fork = recipe.fork or Fork(of="")
+    fork_args, fork_env = dict(fork.args), dict(fork.env)
     for key, value in settings.items():
         section, _, name = key.partition(".")
         if section == "args":
-            args[name] = value
+            (fork_args if name in fork_args else args)[name] = value
         elif section == "env":
-            env[name] = str(value)
+            (fork_env if name in fork_env else env)[name] = str(value)
         else:
             fitted = {name: _fitted(recipe, section, name, value)}
             sections[section] = dataclasses.replace(sections.get(section, getattr(recipe, section)), **fitted)
+    if recipe.fork:
+        sections["fork"] = dataclasses.replace(fork, args=fork_args, env=fork_env)
     return dataclasses.replace(recipe, args=args, env=env, **sections)
 
 
@@ -72,7 +76,8 @@ def find_fault(recipe: Recipe, key: str, value: Argument, facts: EngineFacts) ->
     if not dot or section not in {"args", "env", *_SECTIONS}:
         return f"unknown recipe key; wanted args.<flag>, env.<NAME> or {', '.join(f'{one}.*' for one in _SECTIONS)}"
     if section == "args":
-        return _flag_fault(name, facts) or _argument_fault(value)
+        known = recipe.fork.args if recipe.fork else {}
+        return (name not in known and _flag_fault(name, facts)) or _argument_fault(value)
     if section == "env":
         return _variable_fault(name, value)
     if key in {"engine.kind", "engine.version"}:

@@ -72,6 +72,8 @@ class Parallel:
     tensor: int
     pipeline: int = 1
     backend: Literal["mp"] = "mp"
+    meet: Literal["fabric", "management"] = "fabric"
+    """By which of the head's addresses the ranks meet; in a ring the node opposite has no way to its fabric address."""
 
     def __post_init__(self) -> None:
         if self.tensor < 1 or self.pipeline < 1:
@@ -154,6 +156,18 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fork:
+    """What only a fork of the engine knows: the released engine ignores these variables and refuses these flags.
+
+    `of` names the fork. They stand apart so that a reader sees what a recipe needs beyond the engine's release.
+    """
+
+    of: str
+    args: Mapping[str, Argument] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """How to serve one model; `overlay` is the only way in which anything changes it."""
 
@@ -170,18 +184,38 @@ class Recipe:
     env: Mapping[str, str]
     speculative: Speculative | None = None
     graphs: Graphs | None = None
+    fork: Fork | None = None
     ready: Ready = field(default_factory=Ready)
+    known_to_fail: tuple[str, ...] = ()
+    """What is known to go wrong with it, each with where that was reported."""
 
     def __post_init__(self) -> None:
-        doubled = sorted(DERIVED_FLAGS & self.args.keys())
+        doubled = sorted(DERIVED_FLAGS & self.flags.keys())
         if doubled:
             raise ValueError(f"args: {', '.join(doubled)} follow from other sections; take them out of args")
         if self.graphs and self.max_num_seqs is None:
             wanted = f"a whole number from 1 to {MOST_SEQUENCES}"
             raise ValueError(f"args: max-num-seqs must be {wanted}: the graph sizes follow from it")
-        nul = [name for name, text in self.env.items() if "\0" in text]
+        twice = (
+            sorted(self.fork.args.keys() & self.args.keys() | self.fork.env.keys() & self.env.keys())
+            if self.fork
+            else []
+        )
+        if twice:
+            raise ValueError(f"fork: {', '.join(twice)} stands outside of fork too; give it once")
+        nul = [name for name, text in self.environment.items() if "\0" in text]
         if nul:
             raise ValueError(f"env: {', '.join(nul)} holds a NUL character, which no environment can")
+
+    @property
+    def flags(self) -> dict[str, Argument]:
+        """Every flag that the recipe gives by name, those of a fork among them."""
+        return {**self.args, **(self.fork.args if self.fork else {})}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Every variable of a rank's environment, those of a fork among them; placeholders are not filled in."""
+        return {**self.env, **(self.fork.env if self.fork else {})}
 
     @property
     def max_num_seqs(self) -> int | None:
@@ -213,5 +247,10 @@ def digest(recipe: Recipe) -> str:
 
 
 def unknown_flags(recipe: Recipe, facts: EngineFacts) -> tuple[str, ...]:
-    """Return the flags of `args` that this version of the engine does not know."""
+    """Return the flags of `args` that this version of the engine does not know; those of a fork are not its business."""
     return tuple(sorted(recipe.args.keys() - set(facts.flags)))
+
+
+def released_flags(recipe: Recipe, facts: EngineFacts) -> tuple[str, ...]:
+    """Return the flags that the recipe calls a fork's although this version of the engine knows them."""
+    return tuple(sorted(recipe.fork.args.keys() & set(facts.flags))) if recipe.fork else ()

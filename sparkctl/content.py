@@ -23,6 +23,11 @@ def recipe(name: str) -> Path:
     return _named(name, "recipes", "recipe")
 
 
+def recipes() -> tuple[str, ...]:
+    """Return the names of the recipes that ship."""
+    return tuple(sorted(found.stem for found in (root() / "recipes").glob("*.yml")))
+
+
 def ladder(name: str) -> Path:
     """Return the ladder file that `name` means: a path if it looks like one, else `recipes/ladders/<name>.yml`."""
     return _named(name, "recipes/ladders", "ladder")

@@ -1,13 +1,16 @@
 """Which line and how it is served: the inventory's line, its recipe with `--set` on top, and the floors."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from bootcheck import floors as floors_module
 from bootcheck import gates
 from bootcheck.floors import Floors
+from launcher import inherit
 from launcher.command import placeholder_faults
 from launcher.overlay import Settings, overlay
-from launcher.recipe import EngineFacts, Recipe, unknown_flags
+from launcher.recipe import EngineFacts, Recipe, released_flags, unknown_flags
 from sparkctl import content, edge
 from sparkctl.cli.session import Session, settings
 from sparkctl.errors import FileFault, Refused, UsageFault
@@ -48,13 +51,24 @@ def choose(
         )
     recipe, engine = read_recipe(name)
     changed = overlay(recipe, settings(pairs), engine)
-    if changed.nodes != len(line.nodes):
-        raise Refused(
-            f"{recipe.name} wants {changed.nodes} nodes (tensor {changed.parallel.tensor} x pipeline "
-            f"{changed.parallel.pipeline}); line {line.name} has {len(line.nodes)}",
-            hint="choose a recipe for this number of nodes, or set parallel.tensor",
-        )
+    demand_nodes(changed, line)
     return Served(line=line, recipe=changed, engine=engine, floors=_floors(line, changed))
+
+
+def demand_nodes(recipe: Recipe, line: Line) -> None:
+    """Refuse a recipe that wants another number of nodes than the line has.
+
+    Raises:
+        Refused: as above.
+
+    """
+    if recipe.nodes != len(line.nodes):
+        parallel = recipe.parallel
+        raise Refused(
+            f"{recipe.name} wants {recipe.nodes} nodes (tensor {parallel.tensor} x pipeline {parallel.pipeline}); "
+            f"line {line.name} has {len(line.nodes)}",
+            hint="choose a recipe for this number of nodes (sparkctl recipes list), or set parallel.tensor",
+        )
 
 
 def accepted(line: Line, given: list[str] | None) -> frozenset[str]:
@@ -81,7 +95,7 @@ def accepted(line: Line, given: list[str] | None) -> frozenset[str]:
 def read_recipe(name: str) -> tuple[Recipe, EngineFacts]:
     """Read a recipe and the facts of its engine, and check the one against the other."""
     path = content.recipe(name)
-    recipe = edge.read(path, Recipe)
+    recipe = edge.structure(whole(path), Recipe, source=str(path))
     wanted, known = f"{recipe.engine.kind}-{recipe.engine.version}", content.engines()
     if wanted not in known:
         raise FileFault(
@@ -94,7 +108,13 @@ def read_recipe(name: str) -> tuple[Recipe, EngineFacts]:
         for flag in unknown_flags(recipe, engine)
     ]
     faults.extend(
-        f"$.env.{name}: {fault}" for name, text in recipe.env.items() for fault in placeholder_faults(text)
+        f"$.env.{name}: {fault}"
+        for name, text in recipe.environment.items()
+        for fault in placeholder_faults(text)
+    )
+    faults.extend(
+        f"$.fork.args.{flag}: {engine.engine} {engine.version} has this flag; it belongs into args"
+        for flag in released_flags(recipe, engine)
     )
     if faults:
         raise FileFault(
@@ -102,6 +122,26 @@ def read_recipe(name: str) -> tuple[Recipe, EngineFacts]:
             hint="compare with a recipe that ships with sparkctl; docs/formats.md describes every key",
         )
     return recipe, engine
+
+
+def whole(path: Path, above: tuple[Path, ...] = ()) -> object:
+    """Return the recipe of a file as plain data; of one that differs from another (`base`), the whole that it means.
+
+    Raises:
+        FileFault: a file is missing or no YAML, or a recipe is its own base in the end.
+
+    """
+    own = edge.read_raw(path)
+    if not isinstance(own, Mapping) or "base" not in own:
+        return own
+    if path.resolve() in above:
+        raise FileFault(
+            f"{path}: $.base: this recipe is its own base", hint="name the recipe that it differs from"
+        )
+    named = str(own["base"])
+    is_path = "/" in named or named.endswith((".yml", ".yaml"))
+    base = whole(path.parent / named if is_path else content.recipe(named), (*above, path.resolve()))
+    return inherit.merged(base, own) if isinstance(base, Mapping) else base
 
 
 def _floors(line: Line, recipe: Recipe) -> Floors:

@@ -1,6 +1,7 @@
 """The command line of every rank, as golden files, and what must hold for any recipe."""
 
 import dataclasses
+import difflib
 import json
 from pathlib import Path
 
@@ -10,19 +11,58 @@ from hypothesis import strategies as st
 
 from launcher.command import engine_argv, graph_sizes, placeholder_faults, rank_commands
 from launcher.recipe import Recipe, digest, unknown_flags
+from sparkctl import content
+from sparkctl.cli.served import read_recipe
 from sparkctl.line import Line
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
-@pytest.mark.parametrize("rank", [0, 1, 2, 3])
-def test_a_rank_starts_as_its_golden_file_says(rank: int, recipe: Recipe, line: Line) -> None:
-    """The whole docker command of each rank, one argument a line; on a difference the found one is left as .got."""
-    found = "".join(f"{part}\n" for part in rank_commands(recipe, line, "boot-1")[rank].argv)
-    golden = GOLDEN / f"{recipe.name}.rank{rank}.txt"
+def _line_of(line: Line, count: int) -> Line:
+    """Return the line with so many nodes, each with addresses of its own."""
+    nodes = tuple(
+        dataclasses.replace(
+            line.nodes[0],
+            name=f"spark-a{rank}",
+            rank=rank,
+            host=f"192.0.2.{10 + rank}",
+            rails=tuple(
+                dataclasses.replace(rail, address=f"10.10.{at}.{rank + 1}")
+                for at, rail in enumerate(line.nodes[0].rails, start=1)
+            ),
+        )
+        for rank in range(count)
+    )
+    return dataclasses.replace(line, nodes=nodes)
+
+
+@pytest.mark.parametrize("name", content.recipes())
+def test_ranks_start_as_the_golden_file_says(name: str, line: Line) -> None:
+    """Rank 0's whole docker command, an argument a line, then how each other rank's differs; on a difference the found one is left as .got."""
+    recipe, _ = read_recipe(name)
+    argvs = [one.argv for one in rank_commands(recipe, _line_of(line, recipe.nodes), "boot-1")]
+    parts = ["rank 0", *(f"  {part}" for part in argvs[0])]
+    for rank, argv in enumerate(argvs[1:], start=1):
+        changed = difflib.ndiff(argvs[0], argv)
+        parts += [f"rank {rank}, where it differs", *(f"  {row}" for row in changed if row[0] in "+-")]
+    found = "".join(f"{part}\n" for part in parts)
+    golden = GOLDEN / f"{name}.txt"
     if not golden.exists() or found != golden.read_text():
         golden.with_suffix(".got").write_text(found)
         pytest.fail(f"differs from {golden}; compare with the .got beside it")
+
+
+@pytest.mark.parametrize("name", content.recipes())
+def test_every_recipe_says_where_it_comes_from(name: str) -> None:
+    """Its file has its name, sources, and what is known to fail; what only a fork knows stands apart and names the fork."""
+    recipe, engine = read_recipe(name)
+    assert recipe.name == name
+    assert recipe.sources
+    assert recipe.known_to_fail
+    assert recipe.fork is None or recipe.fork.of
+    assert unknown_flags(recipe, engine) == ()
+    forks = ("DSV41_", "EXL3_", "GLM53_", "CUDA_EXL3_", "B12X_", "ENGRAM_")
+    assert [variable for variable in recipe.env if variable.startswith(forks)] == []
 
 
 def test_graph_sizes_are_those_of_the_field() -> None:
