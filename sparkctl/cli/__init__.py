@@ -44,7 +44,7 @@ VERBS: tuple[Verb, ...] = (
     Verb(name="bench", module="bench", about="Measure what a line or an endpoint serves now."),
     Verb(name="tune", module="tune", about="Climb a ladder of levers with bounded error."),
     Verb(name="ledger", module="ledger", about="Read, verify and extend the ledger.", group=True),
-    Verb(name="recipes", module="recipes", about="List, show and check recipes.", group=True),
+    Verb(name="recipes", module="recipes", about="List, show, check and import recipes.", group=True),
     Verb(name="report", module="report", about="Render the ledger into the block of a README."),
     Verb(
         name="rehearse",

@@ -1,18 +1,24 @@
 """`sparkctl recipes`: which recipes ship, what one says in whole, and whether one of your own would be taken."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import yaml
 
 from bootcheck import redact
-from launcher.recipe import Recipe, digest
+from launcher import foreign
+from launcher.recipe import EngineFacts, Recipe, digest
 from sparkctl import content, edge
 from sparkctl.cli.served import demand_nodes, read_recipe
 from sparkctl.cli.session import LineOption, Session, verb
 from sparkctl.console import Column
+from sparkctl.errors import FileFault, UsageFault
 
 app = typer.Typer(rich_markup_mode=None)
+
+NEWEST = "vllm-0.33.0"
+"""The engine that an imported recipe is written for."""
 
 RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="A recipe that ships, or a path.")]
 
@@ -71,3 +77,44 @@ def check(session: Session, recipe: RecipeArgument, line: LineOption = None) -> 
         session.console.say(f"known to fail: {text.strip()}")
     session.console.answer({**_row(found), "ok": True})
     return 0
+
+
+@app.command("import")
+@verb
+def import_recipe(
+    session: Session,
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A recipe of spark-vllm-docker or sparkrun (vLLM).")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write it there; without this it goes to stdout.")
+    ] = None,
+) -> int:
+    """Read a foreign recipe into one of ours, and say what could not be carried over."""
+    document = edge.read_raw(path)
+    if not isinstance(document, dict):
+        raise UsageFault(
+            f"{path}: wanted a mapping of keys", hint="wanted a recipe of spark-vllm-docker or sparkrun"
+        )
+    engine = edge.read(content.engines()[NEWEST], EngineFacts)
+    made = foreign.read(document, engine, path.name)
+    text = yaml.safe_dump(made.recipe, sort_keys=False, allow_unicode=True, width=110)
+    if output is None:
+        session.console.show(text.rstrip())
+    else:
+        _write(output, text)
+        read_recipe(str(output))
+        session.console.show(f"{output}: {made.recipe['name']}; read it before you boot it")
+    for one in made.left:
+        session.console.say(f"left out: {one}")
+    session.console.answer({"recipe": made.recipe, "left_out": list(made.left)})
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as fault:
+        raise FileFault(
+            f"{path}: cannot be written: {fault.strerror}", hint="name another file with -o"
+        ) from fault
