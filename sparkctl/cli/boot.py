@@ -1,16 +1,15 @@
 """`sparkctl boot`: bring a line up, and write down every step of it."""
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from bootcheck import redact
-from launcher.plan import STAGES, Boot, Plan
+from launcher.plan import Boot, Plan
 from sparkctl import ansible, edge
 from sparkctl.cli import kept, served
+from sparkctl.cli.boot_plan import show_plan
 from sparkctl.cli.check import show_findings
 from sparkctl.cli.hold import hold
 from sparkctl.cli.recorded_boot import boot_and_record, stage_teller
@@ -25,6 +24,7 @@ from sparkctl.cli.session import (
     practise,
     verb,
 )
+from sparkctl.errors import UsageFault
 from sparkctl.units import duration, gib, times
 
 
@@ -55,6 +55,11 @@ def boot(
     again: Annotated[bool, typer.Option("--again", help="Boot although the last two boots failed.")] = False,
 ) -> int:
     """Run the ritual and launch; ready means answered sensibly."""
+    if plan and resume:
+        raise UsageFault(
+            "--plan is given with --resume; what is left to do is found out on the nodes, and a plan touches none",
+            hint="sparkctl status says where the boot broke off",
+        )
     practise(session, rehearsal, scenario, restart=not (plan or resume))
     chosen = served.choose(session, line, recipe, set_)
     ready = Plan(
@@ -66,7 +71,7 @@ def boot(
         accepted=served.accepted(chosen.line, accept),
     )
     if plan:
-        return _show_plan(session, ready)
+        return show_plan(session, ready)
     with hold(chosen.line), session.console.work(f"booting line {chosen.line.name}"):
         ansible.end_orphans(chosen.line)
         if resume:
@@ -110,31 +115,3 @@ def _memory(ended: Boot) -> Iterator[str]:
         yield f"page cache was dropped while it loaded: {told}"
     for text in ended.observed:
         yield f"the guard only observed; enforcing it would have stopped every rank: {text}"
-
-
-def _show_plan(session: Session, plan: Plan) -> int:
-    commands = plan.commands()
-    steps = [
-        {"stage": stage, "about": about, "nodes": [one.name for one in plan.line.nodes]}
-        for stage, about in STAGES
-    ]
-    by_node = {one.node: one for one in commands}
-    ordered = [by_node[node.name] for node in plan.line.workers_first]
-    shown = {one.node: redact.argv(one.argv) for one in ordered}
-    for step in steps:
-        session.console.show(f"{step['stage']}: {step['about']}")
-        if step["stage"] == "launch":
-            for one in ordered:
-                session.console.show(f"  {one.node} (rank {one.rank}): {shlex.join(shown[one.node])}")
-    session.console.answer(
-        {
-            "line": plan.line.name,
-            "recipe": redact.document(edge.plain(plan.recipe)),
-            "steps": steps,
-            "commands": [
-                {"node": one.node, "rank": one.rank, "argv": list(shown[one.node])} for one in ordered
-            ],
-            "simulated": session.simulated,
-        }
-    )
-    return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparkctl.cli import VERBS, Verb, build, run
+from sparkctl.cli.boot_plan import SETTLE
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = (ROOT / "inventory.example.yml").read_text()
@@ -38,6 +39,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["check", "--replay", "b.json", "--line", "A"], 2, "a bundle brings its own line"),
         (["check", "--replay", "cut.json"], 2, "wanted a whole bundle as sparkctl bundle writes it"),
         (["check", "--replay", "later.json"], 2, "one of a newer sparkctl wants that sparkctl"),
+        (["boot", "--plan", "--resume"], 2, "a plan touches none"),
+        (["recipes", "show", "v42"], 2, "recipe 'v42' is not one that ships with sparkctl"),
+        (["recipes", "check", "v41-flash-mxfp4-tp8", "--line", "A"], 1, "wants 8 nodes"),
+        (["recipes", "import", "nowhere.yml"], 2, "nowhere.yml: there is no such file"),
         (["boot", "--plan", "--recipe", "v42"], 2, "recipe 'v42' is not one that ships with sparkctl"),
         (["boot", "--plan", "--set", "memory.utilisation"], 2, "wanted KEY=VALUE"),
         (["boot", "--plan", "--set", "args.max-model-length=8"], 2, "did you mean max-model-len?"),
@@ -220,6 +225,24 @@ def test_a_plan_prints_every_command_and_touches_nothing(
         out.index(f"spark-a{rank} (rank {rank}): docker run") for rank in range(4)
     )
     assert {path.name for path in folder.iterdir()} == before
+    assert out.index("check: ") < out.index("settle: ") < out.index("launch: ") < out.index("ready: ")
+    assert f"sudo -n sh -c '{SETTLE}'" in out
+    module = (ROOT / "playbooks" / "library" / "spark_cache.py").read_text()
+    assert f'SETTLE = "{SETTLE}"' in module, "the plan tells what the module runs"
+
+
+def test_a_plan_tells_what_would_be_applied(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only under --apply, each at its time: what takes from free memory comes after the line is ready."""
+    text = EXAMPLE.replace(
+        "recipe: ", "sysctls: {vm.swappiness: 1, vm.min_free_kbytes: 1048576}\n        recipe: ", 1
+    )
+    (folder / "inventory.yml").write_text(text)
+    assert run(["boot", "--plan"]) == 0
+    assert "sysctl" not in capsys.readouterr().out
+    assert run(["boot", "--plan", "--apply"]) == 0
+    out = capsys.readouterr().out
+    assert "spark-a0: sudo -n ip link set dev enp1s0f0np0 mtu 9000, where it is less" in out
+    assert out.index("vm.swappiness=1") < out.index("ready: ") < out.index("vm.min_free_kbytes=1048576")
 
 
 def test_list_probes_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
