@@ -101,7 +101,9 @@ def look(node: Node, path: str) -> Entry | None:
 
 
 def children(node: Node, folder: str) -> tuple[str, ...]:
-    """Return the names of what lies in a folder of the node's own."""
+    """Return the names of what lies in a folder."""
+    if not is_own(node, folder):
+        return tuple(sorted(os.listdir(folder)))  # noqa: PTH208 - as below
     names = (path.removeprefix(f"{folder}/") for path in entries(node) if path.startswith(f"{folder}/"))
     return tuple(name for name in names if "/" not in name)
 
