@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from launcher.command import rank_commands
+from sparkctl import inventory
 from sparkctl.cli import VERBS, run
+from sparkctl.cli.served import read_recipe
 
 ROOT = Path(__file__).parents[1]
+OURS = {"--name", "--label", "--entrypoint"}
+"""Options of docker that only name the container and what runs in it."""
+
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -60,3 +66,15 @@ def test_the_readme_shows_every_verb() -> None:
     """A verb that the README does not name would not be found."""
     text = (ROOT / "README.md").read_text()
     assert all(f"`{verb.name}" in text for verb in VERBS)
+
+
+def test_every_setting_of_the_recipe_is_compared_with_the_published_launch() -> None:
+    """docs/recipes.md names every flag, variable and docker option that the recipe's ranks start with."""
+    recipe, _ = read_recipe("v41-flash-exl3-tp4")
+    line = inventory.read(ROOT / "inventory.example.yml").line("A")
+    page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    argv = rank_commands(recipe, line, "boot-1")[1].argv
+    names = {*recipe.environment, *(word for word in argv if word.startswith("--") and word not in OURS)}
+    assert [name for name in sorted(names) if name not in page] == []
+    listed = {path.stem for path in (ROOT / "recipes").glob("*.yml")}
+    assert [name for name in sorted(listed) if f"`{name}`" not in page] == []
