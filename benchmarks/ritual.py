@@ -1,6 +1,6 @@
 """How long `sparkctl check` takes on hosts of real namespaces, beside what shell scripts do: one ssh a probe and node.
 
-Usage: python benchmarks/ritual.py [--hosts 4,8,16] [--repeats N] [--without-loading] [--json] [-o FILE]
+Usage: python benchmarks/ritual.py [--hosts 4,8,16] [--repeats N] [--sequential N] [--without-loading] [--json] [-o FILE]
 
 Three forms take turns on the same hosts, and the median of each counts: the command line as a user calls it, with new
 connections; every command of its probe table over an ssh of its own, one after the other; the same commands, 32 at once.
@@ -48,6 +48,12 @@ def main() -> int:
     )
     parser.add_argument("--hosts", default="4,8,16", help="sizes of rack (default 4,8,16)")
     parser.add_argument("--repeats", type=int, default=3, help="turns of each form (default 3)")
+    parser.add_argument(
+        "--sequential",
+        type=int,
+        default=1,
+        help="turns of the sequential form on all racks but the first, minutes each (default 1)",
+    )
     parser.add_argument("--without-loading", action="store_true", help="do not time the loading probes")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("-o", type=Path, dest="path", help="write the JSON document there too")
@@ -58,7 +64,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as SIGINT does: through the ends of all blocks
     load = os.getloadavg()[0]
     sizes = [int(text) for text in options.hosts.split(",")]
-    measured = [measure(count, options.repeats) for count in sizes]
+    measured = [
+        measure(count, options.repeats, options.repeats if count == sizes[0] else options.sequential)
+        for count in sizes
+    ]
     loading = None if options.without_loading else with_loading(sizes[0])
     broken = faults(measured)
     answer = document(measured, loading, broken, load) | {"at_once": AT_ONCE}
@@ -68,8 +77,8 @@ def main() -> int:
     return 1 if broken else 0
 
 
-def measure(count: int, repeats: int) -> Measured:
-    """Let the forms take turns on one rack."""
+def measure(count: int, repeats: int, sequential: int) -> Measured:
+    """Let the forms take turns on one rack, the sequential one only so many."""
     with rack_of(count) as (rack, path):
         context = asked(path, count, probes.loading() | probes.requested())
         commands = over_ssh(rack, path, context)
@@ -84,7 +93,8 @@ def measure(count: int, repeats: int) -> Measured:
                 taken["check"].append(check(path, count))
                 taken["kept"].append(check(path, count))
             for name, run in forms.items():
-                taken[name].append(run())
+                if name != "sequential" or turn < sequential:
+                    taken[name].append(run())
             with new_connections():
                 parts.append(spent(context))
             told = ", ".join(f"{name} {seconds[-1]:.1f} s" for name, seconds in taken.items())
