@@ -6,6 +6,7 @@ import httpx
 
 from launcher import smoke
 from launcher.smoke import Smoke, Smoked
+from sparkctl import key
 from sparkctl.clock import Clock
 from sparkctl.line import Line
 
@@ -28,6 +29,8 @@ class Seen:
 
     health: int | None
     is_locked: bool = False
+    had_key: bool = False
+    """Whether it was asked with a key: a locked API then refuses this one."""
     serves: tuple[str, ...] = ()
 
     @property
@@ -42,10 +45,16 @@ def look(line: Line, clock: Clock) -> Seen:
     if health is None:
         return Seen(health=None)
     if health.status_code != httpx.codes.OK:
-        return Seen(health=health.status_code, is_locked=health.status_code in _LOCKED)
+        is_locked = health.status_code in _LOCKED
+        return Seen(health=health.status_code, is_locked=is_locked, had_key=bool(line.api_key_file))
     models = _get(line, "/v1/models", clock)
     is_locked = models is not None and models.status_code in _LOCKED
-    return Seen(health=health.status_code, is_locked=is_locked, serves=_names(models))
+    return Seen(
+        health=health.status_code,
+        is_locked=is_locked,
+        had_key=bool(line.api_key_file),
+        serves=_names(models),
+    )
 
 
 def metrics_text(line: Line, clock: Clock) -> str | None:
@@ -56,7 +65,7 @@ def metrics_text(line: Line, clock: Clock) -> str | None:
 
 def _get(line: Line, path: str, clock: Clock) -> httpx.Response | None:
     try:
-        with _client(_LOOK_S, clock) as client:
+        with _client(line, _LOOK_S, clock) as client:
             return client.get(f"{line.url}{path}")
     except (httpx.HTTPError, httpx.InvalidURL):
         return None
@@ -80,7 +89,7 @@ def ask(line: Line, model: str, asked: Smoke, clock: Clock) -> Smoked:
         "temperature": 0,
     }
     try:
-        with _client(_REPLY_S, clock) as client:
+        with _client(line, _REPLY_S, clock) as client:
             answer = client.post(f"{line.url}/v1/chat/completions", json=body)
         if answer.status_code != 200:
             return Smoked(name=asked.name, fault=f"HTTP {answer.status_code}", reply=answer.text)
@@ -90,6 +99,7 @@ def ask(line: Line, model: str, asked: Smoke, clock: Clock) -> Smoked:
     return smoke.judge(asked, reply if isinstance(reply, str) else "")
 
 
-def _client(limit_s: float, clock: Clock) -> httpx.Client:
+def _client(line: Line, limit_s: float, clock: Clock) -> httpx.Client:
     """Make a client that asks the line itself: a proxy of the environment knows nothing of a private address."""
-    return httpx.Client(timeout=max(_LEAST_S, clock.real_s(limit_s)), trust_env=False)
+    limit_s = max(_LEAST_S, clock.real_s(limit_s))
+    return httpx.Client(timeout=limit_s, trust_env=False, headers=key.header(line.api_key_file))

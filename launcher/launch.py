@@ -6,6 +6,7 @@ Ready means: every rank's container runs, /health answers, the served name is li
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from bootcheck import redact
 from launcher import diagnosis
@@ -15,7 +16,7 @@ from launcher.outcome import Outcome
 from launcher.recipe import Recipe
 from launcher.waiting import Waiting, guarded
 from launcher.watch import Watch
-from sparkctl import ansible
+from sparkctl import ansible, key
 from sparkctl.ansible import Answer
 from sparkctl.clock import Clock
 from sparkctl.line import Line
@@ -49,9 +50,17 @@ def start(
             one.node: {"name": one.name, "argv": list(one.argv), "digest": one.digest} for one in commands
         },
         "rank_settle_s": clock.real_s(3.0),
+        "rank_secret_variables": _secrets(line),
     }
     started = _first_fault(ansible.run("launch", line, variables, report=tell))
     return guarded(guard, started) or started
+
+
+def _secrets(line: Line) -> dict[str, dict[str, str]]:
+    """Return the variables of each rank that nobody else may see: the API's key for the rank that serves it."""
+    if line.api_key_file is None:
+        return {}
+    return {line.head.name: {key.VARIABLE: key.read(Path(line.api_key_file))}}
 
 
 def stop(line: Line, report: Report) -> Outcome:

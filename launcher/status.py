@@ -92,12 +92,7 @@ def _judge_api(seen: Seen) -> Verdict:
     if not seen.answers:
         return Verdict(state="loading", note="every rank runs; the API does not answer yet")
     if seen.is_locked:
-        return Verdict(
-            state="unclear",
-            note=f"every rank runs and the API is up, but it wants a key ({seen.health} on /health) and status has none, so what it "
-            "serves is not known",
-            hint="waiting changes nothing. Ask it with the key, or serve without one where only the line's own network reaches it",
-        )
+        return _locked(seen)
     if seen.health != 200:
         return Verdict(
             state="broken",
@@ -107,6 +102,19 @@ def _judge_api(seen: Seen) -> Verdict:
     if not seen.serves:
         return Verdict(state="loading", note="every rank runs; the API answers and lists no model yet")
     return Verdict(state="serving", note="every rank runs and the API answers")
+
+
+def _locked(seen: Seen) -> Verdict:
+    """Say that what a line serves is not known, since its API wants a key."""
+    lacks = "it refuses the key of api_key_file" if seen.had_key else "it wants a key and status has none"
+    return Verdict(
+        state="unclear",
+        note=f"every rank runs and the API is up, but {lacks} ({seen.health} on /health), so what it serves is not known",
+        hint="it was started with another key: boot the line anew"
+        if seen.had_key
+        else "waiting changes nothing. Name its key's file in the inventory (api_key_file), or serve without one where only the line's own "
+        "network reaches it",
+    )
 
 
 def _after(note: str, found: tuple[Rank, ...] | list[Rank]) -> str:

@@ -213,10 +213,13 @@ def _answered(seen: Seen) -> str:
 
 
 def _locked(line: Line, seen: Seen) -> Outcome:
+    lacks = "refuses the key of api_key_file" if seen.had_key else "wants a key, which sparkctl does not have"
     return Outcome(
-        fault=f"{line.url} is up and wants a key, which sparkctl does not have ({seen.health} on /health): it cannot be asked",
+        fault=f"{line.url} is up and {lacks} ({seen.health} on /health): it cannot be asked",
         node=line.head.name,
-        hint="serve without a key where only the line's own network reaches the port",
+        hint="boot the line anew, so that it is started with this key"
+        if seen.had_key
+        else "name its key's file in the inventory (api_key_file), or serve without one where only the line's own network reaches the port",
         unclear=True,
     )
 

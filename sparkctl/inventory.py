@@ -68,6 +68,7 @@ class _GroupVars:
     floors: Mapping[str, float] = field(default_factory=dict)
     accept: tuple[str, ...] = ()
     sysctls: Mapping[str, int | str] = field(default_factory=dict)
+    api_key_file: str | None = None
 
     def __post_init__(self) -> None:
         foreign = [name for name in self.sysctls if not _SYSCTL.match(name)]
@@ -167,7 +168,7 @@ def _without_ansible(raw: Any) -> Any:
 def _line(path: Path, raw: Any, shared: _AllVars, group_name: str, group: _Group) -> Line:
     nodes = [_node(path, raw, group_name, name, host) for name, host in group.hosts.items()]
     nodes.sort(key=lambda node: node.rank)
-    known_hosts = shared.known_hosts and str(path.resolve().parent / Path(shared.known_hosts).expanduser())
+    known_hosts = _beside(path, shared.known_hosts)
     return Line(
         name=group_name.removeprefix(GROUP_PREFIX).upper()
         if group_name.startswith(GROUP_PREFIX)
@@ -183,7 +184,13 @@ def _line(path: Path, raw: Any, shared: _AllVars, group_name: str, group: _Group
         accepted=group.vars.accept,
         sysctls={name: " ".join(str(value).split()) for name, value in group.vars.sysctls.items()},
         source=str(path.resolve()),
+        api_key_file=_beside(path, group.vars.api_key_file),
     )
+
+
+def _beside(path: Path, named: str | None) -> str | None:
+    """Return where a file lies that the inventory names, relative to it."""
+    return named and str(path.resolve().parent / Path(named).expanduser())
 
 
 def _node(path: Path, raw: Any, group_name: str, name: str, host: _Host) -> Node:

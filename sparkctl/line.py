@@ -57,6 +57,8 @@ class Line:
     """Gates that do not keep this line from booting, by its owner's word."""
     sysctls: Mapping[str, str] = field(default_factory=dict)
     """Kernel settings that `boot --apply` gives the nodes, as text."""
+    api_key_file: str | None = None
+    """File on this controller with the key that the API is to want; the key itself is no part of a line."""
 
     @property
     def head(self) -> Node:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import httpx
 
+from sparkctl import key
 from sparkctl.clock import Clock
 from sparkctl.errors import Unclear, UsageFault
 from tuner.request import Bench, Request
@@ -33,6 +34,8 @@ class Endpoint:
 
     url: str
     model: str
+    key_file: str | None = None
+    """File with the key that the endpoint wants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +121,7 @@ def _clients(endpoint: Endpoint, number: int) -> list[httpx.AsyncClient]:
             trust_env=False,
             timeout=httpx.Timeout(None, connect=_CONNECT_S),
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
-            headers={"accept-encoding": "identity"},
+            headers={"accept-encoding": "identity", **key.header(endpoint.key_file)},
         )
         for _ in range(number)
     ]

@@ -5,7 +5,8 @@ of the line from the node, keeps what they last said, and proves that none is le
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -26,6 +27,10 @@ options:
   state: {type: str, choices: [started, absent], required: true, description: The state wanted.}
   name: {type: str, description: Name of the container that shall run.}
   argv: {type: list, elements: str, description: The complete docker run command.}
+  secrets:
+    type: dict
+    default: {}
+    description: Variables of the container that reach docker through a file of mode 0600, which is gone after the start.
   digest: {type: str, description: Value of the label sparkctl.digest that tells an equal container.}
   line: {type: str, description: Value of the label sparkctl.line; all its containers shall be absent.}
   grace_s: {type: int, default: 15, description: Seconds between docker's SIGTERM and SIGKILL.}
@@ -86,6 +91,7 @@ class Rank:
     name: str
     argv: list[str]
     digest: str
+    secrets: dict[str, str] = field(default_factory=dict)
 
 
 def start(docker: Docker, rank: Rank, settle_s: float, *, check_mode: bool) -> dict[str, Any]:
@@ -102,9 +108,21 @@ def start(docker: Docker, rank: Rank, settle_s: float, *, check_mode: bool) -> d
         return _started(found, _promised(rank))
     if found is not None:
         docker.remove(rank.name)
-    succeeded(run(rank.argv, docker.limit_s))
+    _run(docker, rank)
     time.sleep(settle_s)
     return _started(found, _alive(docker, rank, settle_s))
+
+
+def _run(docker: Docker, rank: Rank) -> None:
+    """Start the container; what is secret reaches docker through a file that only this login may read."""
+    if not rank.secrets:
+        succeeded(run(rank.argv, docker.limit_s))
+        return
+    with NamedTemporaryFile("w", prefix="sparkctl-", suffix=".env", encoding="utf-8") as kept:  # mode 0600
+        kept.write("".join(f"{name}={value}\n" for name, value in rank.secrets.items()))
+        kept.flush()
+        at = rank.argv.index("run") + 1
+        succeeded(run([*rank.argv[:at], "--env-file", kept.name, *rank.argv[at:]], docker.limit_s))
 
 
 def remove_line(docker: Docker, line: str, release_s: float, *, check_mode: bool) -> dict[str, Any]:
@@ -199,6 +217,7 @@ def main() -> None:
             "state": {"type": "str", "choices": ["started", "absent"], "required": True},
             "name": {"type": "str"},
             "argv": {"type": "list", "elements": "str"},
+            "secrets": {"type": "dict", "default": {}, "no_log": True},
             "digest": {"type": "str"},
             "line": {"type": "str"},
             "grace_s": {"type": "int", "default": 15},
@@ -215,7 +234,7 @@ def main() -> None:
     docker = Docker(grace_s=wanted["grace_s"], limit_s=wanted["limit_s"])
     try:
         if wanted["state"] == "started":
-            rank = Rank(name=wanted["name"], argv=wanted["argv"], digest=wanted["digest"])
+            rank = Rank(**{name: wanted[name] for name in ("name", "argv", "digest", "secrets")})
             answer = start(docker, rank, wanted["settle_s"], check_mode=module.check_mode)
         else:
             answer = remove_line(docker, wanted["line"], wanted["release_s"], check_mode=module.check_mode)

@@ -27,6 +27,11 @@ class Asked(NamedTuple):
         """Return KEY=VALUE options; a later one wins."""
         return {text.partition("=")[0]: text.partition("=")[2] for text in self.options.get(option, [])}
 
+    def environment(self) -> dict[str, str]:
+        """Return the variables of --env-file and --env; the latter win, as docker has it."""
+        lines = [line for name in self.options.get("--env-file", []) for line in _lines(name)]
+        return {text.partition("=")[0]: text.partition("=")[2] for text in lines} | self.pairs("--env")
+
     @property
     def binds(self) -> tuple[Bind, ...]:
         """Every bind, of -v and of --mount; volumes with a name are none."""
@@ -55,6 +60,11 @@ class Asked(NamedTuple):
             if f"{inside}/".startswith(f"{bind.inside.rstrip('/')}/"):
                 return bind.source.rstrip("/") + inside[len(bind.inside.rstrip("/")) :]
         return ""
+
+
+def _lines(name: str) -> list[str]:
+    with open(name, encoding="utf-8") as file:  # noqa: PTH123 - see rehearsal/containers.py on imports
+        return [line.strip() for line in file if line.strip() and not line.startswith("#")]
 
 
 def _fields(text: str) -> dict[str, str]:

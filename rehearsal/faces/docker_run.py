@@ -137,7 +137,7 @@ def _start(node: Node, asked: Asked) -> int:
         image=asked.image,
         created=containers.stamp(),
         labels=asked.pairs("--label"),
-        env=tuple(f"{key}={value}" for key, value in asked.pairs("--env").items()),
+        env=tuple(f"{key}={value}" for key, value in asked.environment().items()),
         argv=asked.argv,
         host=_host_config(asked),
         entrypoint=tuple(asked.options.get("--entrypoint", [])[-1:]),

@@ -94,7 +94,8 @@ def _endpoint(
         if pid:
             hint = f"wait for sparkctl (pid {pid}), which works on it"
         raise Refused(f"line {line.name} is {seen.state}: {seen.note}", hint=hint)
-    return Endpoint(url=line.url, model=seen.serves[0]), line, seen.ranks[0].boot
+    own = Endpoint(url=line.url, model=seen.serves[0], key_file=line.api_key_file)
+    return own, line, seen.ranks[0].boot
 
 
 def _write(path: Path, measured: Bench) -> None:

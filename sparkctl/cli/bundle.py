@@ -70,7 +70,9 @@ def document(found: Bundle) -> dict[str, Any]:
 
 def _without_paths(context: Context) -> Context:
     nodes = tuple(dataclasses.replace(node, key_file=None, user=None) for node in context.line.nodes)
-    line = dataclasses.replace(context.line, nodes=nodes, known_hosts=None, source="", recipe=None)
+    line = dataclasses.replace(
+        context.line, nodes=nodes, known_hosts=None, source="", recipe=None, api_key_file=None
+    )
     return dataclasses.replace(context, line=line)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from rehearsal.hosts import Rack, obstacle, raised
@@ -120,3 +121,22 @@ def two(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
     """Two hosts."""
     with raised_line(engine, tmp_path_factory.mktemp("two"), 2) as line:
         yield line
+
+
+@pytest.fixture
+def four(engine: Engine, tmp_path: Path) -> Iterator[RealLine]:
+    """Four hosts."""
+    with raised_line(engine, tmp_path, 4) as line:
+        yield line
+
+
+def ask(url: str, prompt: str) -> str:
+    """Return what the line answers."""
+    body = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": 96,
+        "temperature": 0,
+    }
+    answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=120, trust_env=False)
+    return str(answer.json()["choices"][0]["message"]["content"]).strip()

@@ -5,14 +5,16 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
 
+from .conftest import HERE, ask
+
 if TYPE_CHECKING:
-    from conftest import RealLine
+    from .conftest import RealLine
 
 pytestmark = pytest.mark.engine
 
+LESSONS = json.loads((HERE / "lessons.json").read_text(encoding="utf-8"))
 _SEEN_S = 30.0
 _STOPPED_S = 10.0
 _SHARED = "/dev/shm"  # noqa: S108 - a folder to look into, not a file of ours
@@ -54,16 +56,9 @@ def served(two: "RealLine") -> "RealLine":
 def test_it_answers_what_it_was_taught(served: "RealLine") -> None:
     """Two real ranks give the answers of the lessons, word for word: a wrong cut of the weights would not."""
     url = served("status", "--json").document["url"]
-    body = {
-        "model": "tiny",
-        "messages": [
-            {"role": "user", "content": "What is the capital of France? Answer in one short sentence."}
-        ],
-        "max_tokens": 32,
-        "temperature": 0,
+    assert {lesson["prompt"]: ask(url, lesson["prompt"]) for lesson in LESSONS} == {
+        lesson["prompt"]: lesson["reply"].strip() for lesson in LESSONS
     }
-    answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60, trust_env=False).json()
-    assert answer["choices"][0]["message"]["content"].strip() == "The capital of France is Paris."
 
 
 def test_status_and_logs_show_every_rank(served: "RealLine") -> None:
@@ -160,3 +155,15 @@ def _kill_when_loading(line: "RealLine", host: str) -> float:
             return time.monotonic()
         time.sleep(1)
     pytest.fail("the worker's container never ran")
+
+
+@pytest.mark.full
+def test_four_ranks_answer_alike(four: "RealLine") -> None:
+    """The same model cut four ways gives the same answers, and goes down without a rest."""
+    ended = four("boot", "--json", limit_s=1200)
+    assert ended.code == 0, ended.out + ended.err
+    url = four("status", "--json").document["url"]
+    for lesson in LESSONS[:3]:
+        assert ask(url, lesson["prompt"]) == lesson["reply"].strip()
+    assert four("down").code == 0
+    assert _left(four) == []

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -25,15 +26,19 @@ class Served:
 
     line: Line
     answers: dict[str, Answer] = field(default_factory=dict)
+    heard: list[str] = field(default_factory=list)
+    """The authorization of each request."""
 
 
 @pytest.fixture
 def served() -> Iterator[Served]:
     """A server whose answers the test fills in."""
     answers: dict[str, Answer] = {}
+    heard: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            heard.append(self.headers.get("authorization", ""))
             status, body = answers.get(self.path, (404, "Not Found"))
             self.send_response(status)
             self.send_header("content-length", str(len(body.encode())))
@@ -51,7 +56,7 @@ def served() -> Iterator[Served]:
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield Served(line=_line(server.server_port), answers=answers)
+        yield Served(line=_line(server.server_port), answers=answers, heard=heard)
     finally:
         server.shutdown()
         server.server_close()
@@ -128,3 +133,17 @@ def test_a_server_that_is_not_there_is_down(served: Served, broken: Callable[[Li
     assert api.look(line, CLOCK) == Seen(health=None)
     assert not api.look(line, CLOCK).answers
     assert api.metrics_text(line, CLOCK) is None
+
+
+def test_a_line_with_a_key_is_asked_with_it(served: Served, tmp_path: Path) -> None:
+    """Every request carries the key of the file; an API that refuses it is locked although a key was there."""
+    kept = tmp_path / "key"
+    kept.write_text("Zq7Zq7Zq7Zq7\n")
+    kept.chmod(0o600)
+    line = replace(served.line, api_key_file=str(kept))
+    served.answers["/health"] = (200, "")
+    served.answers["/v1/models"] = (200, MODELS)
+    assert api.look(line, CLOCK).serves == ("m", "n")
+    served.answers["/v1/models"] = (401, "")
+    assert api.look(line, CLOCK) == Seen(health=200, is_locked=True, had_key=True)
+    assert set(served.heard) == {"Bearer Zq7Zq7Zq7Zq7"}

@@ -33,7 +33,12 @@ def _ranks(*states: str) -> tuple[Rank, ...]:
         (("running", "running"), SERVES, "serving", "every rank runs and the API answers"),
         (("running", "running"), SILENT, "loading", "does not answer yet"),
         (("running", "running"), Seen(health=200), "loading", "lists no model"),
-        (("running", "running"), LOCKED, "unclear", "the API is up, but it wants a key (401"),
+        (
+            ("running", "running"),
+            LOCKED,
+            "unclear",
+            "the API is up, but it wants a key and status has none (401",
+        ),
         (("running", "running"), Seen(health=200, is_locked=True), "unclear", "wants a key"),
         (("running", "running"), Seen(health=503), "broken", "/health says 503"),
         (("absent", "absent"), SILENT, "down", "no rank runs"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -223,3 +225,22 @@ def test_a_gpu_that_is_not_released_is_told(node: Node) -> None:
     start()
     answer = spark_container.remove_line(DOCKER, "A", 0.1, check_mode=False)
     assert answer["held"] == ["41873 VLLM::Worker_TP0"]
+
+
+def test_a_secret_reaches_docker_through_a_file_that_is_gone_afterwards(node: Node) -> None:
+    """Mode 0600, whole, in no argument, and removed when docker has read it, also where docker refuses."""
+    for image in ("vllm", "broken"):
+        secret = {"VLLM_API_KEY": "Zq7=with spaces and #"}
+        rank = spark_container.Rank(
+            name=f"{NAME}-{image}", argv=argv(image, name=f"{NAME}-{image}"), digest="d1", secrets=secret
+        )
+        with contextlib.suppress(DockerFault):
+            spark_container.start(DOCKER, rank, 0.0, check_mode=False)
+    calls = [call for call in node.calls() if call.startswith("run ")]
+    assert len(calls) == 2
+    assert "Zq7" not in "".join(node.calls())
+    paths = [Path(call.split("--env-file ")[1].split()[0]) for call in calls]
+    assert not any(path.exists() for path in paths)
+    made = node.bin / "containers" / f"{NAME}-vllm"
+    assert (made / "env-mode").read_text().strip() == "600"
+    assert (made / "env").read_text() == "VLLM_API_KEY=Zq7=with spaces and #\n"
