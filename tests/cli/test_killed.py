@@ -10,6 +10,7 @@ import pytest
 
 from rehearsal import containers
 from rehearsal.layout import NODES
+from sparkctl import inventory
 
 if TYPE_CHECKING:
     from conftest import Program
@@ -61,15 +62,16 @@ def _running(program: "Program") -> list[str]:
     ]
 
 
-def _orphans() -> list[str]:
-    """Processes of a playbook that changes a line, ssh's own masters left out."""
+def _orphans(program: "Program") -> list[str]:
+    """Processes of a playbook that changes the program's line, ssh's own masters left out."""
+    line = inventory.read(program.state / "rehearsal" / "inventory.yml").line("A")
     found = []
     for entry in Path("/proc").iterdir():
         try:
             environment, command = (entry / "environ").read_bytes(), (entry / "cmdline").read_bytes()
         except OSError:
             continue
-        if b"SPARKCTL_CHANGES=" in environment and b"[mux]" not in command:
+        if f"SPARKCTL_CHANGES={line.identity}".encode() in environment and b"[mux]" not in command:
             found.append(command.decode(errors="replace"))
     return found
 
@@ -93,7 +95,7 @@ def test_a_killed_controller_leaves_what_down_clears(practice: "Program", stage:
     assert down.code == 0, down.err
     time.sleep(1.0)
     assert _running(practice) == []
-    assert _orphans() == []
+    assert _orphans(practice) == []
     rows = _rows(practice)
     assert rows[: len(kept)] == kept
     assert practice("ledger", "verify").code == 0
