@@ -106,7 +106,8 @@ class _Ritual:
         """Stop, settle and look again at what that may have changed, and at what a node did not answer before."""
         self._tell("settle", "began")
         if any(is_serving(facts) for facts in collect.facts(first)):
-            self._tell("settle", "warns", f"ranks of line {self.plan.line.name} run: they are stopped now")
+            running = f"ranks of line {self.plan.line.name} run: they are stopped now"
+            self._tell("settle", "tells" if self.plan.replaces else "warns", running)
         known = self._context(probes.requested() | collect.answered(first, probes.lasting()))
         line, floors = self.plan.line, self.plan.floors
         variables = {

@@ -51,6 +51,8 @@ class Plan:
     """Where to begin: a boot that was broken off goes on from what is proven."""
     accepted: frozenset[str] = frozenset()
     """Gates whose failure the owner takes upon himself; each is named in the record."""
+    replaces: bool = False
+    """Whether ranks of the line are expected to run, as between two boots of a climb; else that is worth a warning."""
     apply: bool = False
     """Whether to raise running MTUs and set the line's kernel settings; never without being asked."""
 

@@ -106,6 +106,7 @@ def _start(home: Path, told: Scenario, idle_s: float) -> "subprocess.Popen[bytes
     token = secrets.token_hex(16)
     layout.furnish(home, told, token)
     facts = {"scenario": told.name, "seed": told.seed, "pace": told.pace, "started": system_clock().today()}
+    facts["recipe"] = layout.recipe(told)
     write_json(home / "cluster.json", facts | {"token": token})
     with (home / "daemon.log").open("ab") as log:
         return subprocess.Popen(

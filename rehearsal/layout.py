@@ -153,6 +153,13 @@ def free_port(address: str, taken: tuple[int, ...] = ()) -> int:
             return port
 
 
+def recipe(scenario: Scenario) -> str:
+    """Return what the inventory calls the recipe that a scenario's line serves."""
+    if not scenario.recipe:
+        return "v41-flash-exl3-tp4"
+    return str(Path(__file__).resolve().parent / "recipes" / f"{scenario.recipe}.yml")
+
+
 def inventory(home: Path, nodes: Sequence[Node], ssh_ports: tuple[int, ...]) -> str:
     """Return the inventory text."""
     around = [node.self for node in nodes]
@@ -172,7 +179,8 @@ def inventory(home: Path, nodes: Sequence[Node], ssh_ports: tuple[int, ...]) -> 
     for node in nodes:
         if node.ssh_fault == "no-python":
             hosts[node.name]["ansible_python_interpreter"] = _NO_PYTHON
-    line = {"recipe": "v41-flash-exl3-tp4", "api_port": ports["api"], "master_port": ports["master"]}
+    served = read_json(home / "cluster.json")["recipe"]
+    line = {"recipe": served, "api_port": ports["api"], "master_port": ports["master"]}
     everything = {
         "schema": 1,
         "ansible_user": USER,

@@ -60,6 +60,8 @@ class Scenario:
     noise_source: str
     nodes: Mapping[str, Traits] = field(default_factory=dict)
     levers: tuple[Lever, ...] = ()
+    recipe: str = ""
+    """What the line serves: a file of rehearsal/recipes; empty for the recipe that ships."""
     section: Section = ""
     """What part of the ritual the fault belongs to; empty where there is no fault."""
     fault: str = ""
@@ -80,6 +82,7 @@ class _Fault:
     gate: str
     ends: Literal[0, 1, 3]
     nodes: Mapping[str, Traits]
+    recipe: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,4 +129,5 @@ def _read(path: Path) -> Scenario:
         gate=told.gate,
         ends=told.ends,
         nodes=told.nodes,
+        recipe=told.recipe,
     )

@@ -142,6 +142,7 @@ class Climber:
             recipe=chosen.recipe,
             floors=chosen.floors,
             accepted=accepted(chosen.line, None),
+            replaces=step.number > 1,
         )
         watcher = trials.Watcher(
             boot=_quietly(stage_teller(console, f"boot {step.number}, "), console.verbose),

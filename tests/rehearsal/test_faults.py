@@ -18,10 +18,10 @@ KNOWN = {"", REACHABLE.name, *STAGES, *(gate.name for gate in GATES)}
 
 @pytest.mark.parametrize("told", FAULTS, ids=lambda told: told.name)
 def test_a_fault_is_the_healthy_line_with_one_thing_wrong(told: Scenario) -> None:
-    """Weather, seed, pace and levers are those of healthy; a node differs, and the line says which."""
+    """Weather, seed, pace and levers are those of healthy, though another recipe may be served; a node differs, and the line says which."""
     healthy = named("healthy")
-    same = replace(told, name="healthy", about=healthy.about, section="", fault="", gate="", ends=0, nodes={})
-    assert same == healthy
+    own = replace(told, name="healthy", about=healthy.about, section="", fault="", gate="", ends=0, nodes={})
+    assert replace(own, recipe="") == healthy
     assert told.nodes
     assert all(traits != Traits() for traits in told.nodes.values())
     assert told.about == told.fault
