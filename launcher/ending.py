@@ -38,6 +38,14 @@ _CONSEQUENCE = re.compile(
 )
 
 
+_ANNOUNCED = re.compile(r"\bvalidation errors? for \w+$")
+"""What pydantic puts before its reasons; vLLM's own words on a wrong argument stand on the next line."""
+
+_ELSEWHERE = re.compile(r"^ +For further information visit ")
+
+_LONGEST = 600
+"""Characters of an error that are told; the log that is shown beside it has all. Ours."""
+
 _GONE = "no such container"
 _DOWN = (_GONE, "is not running")
 
@@ -175,8 +183,17 @@ def _told(node: str, how: str, log: tuple[str, ...], known: Diagnosis | None) ->
 
 
 def _last_error(log: tuple[str, ...]) -> str:
+    """Return the last error line, of one that only announces its reason with the reason in the indented lines below."""
     errors = _own_errors(log) or [line for line in log if _ERROR.search(line)]
-    return redact.text((errors or list(log) or ["its log is empty"])[-1].strip())
+    last = (errors or list(log) or ["its log is empty"])[-1]
+    told = [last.strip()]
+    if _ANNOUNCED.search(last):
+        at = len(log) - log[::-1].index(last)
+        for line in log[at:]:
+            if not line.startswith(" ") or _ELSEWHERE.search(line):
+                break
+            told.append(line.strip())
+    return redact.text(" ".join(told))[:_LONGEST]
 
 
 def _killed(end: End, log: tuple[str, ...], journal: Sequence[str] | None) -> Cause:
