@@ -13,20 +13,19 @@ from typing import Any
 from rehearsal import containers
 from rehearsal.node import read, write_json
 
-# Seen in the container as on the host, to read; everything else of the root is the container's own.
-_SHARED = ("bin", "dev", "etc", "lib", "lib64", "opt", "root", "run", "sbin", "sys", "usr", "var", "work")
-
 _ENTER = """
 set -e
-root=$1 shm=$2 shared=$3
-shift 3
+root=$1 shm=$2
+shift 2
 mount -t tmpfs tmpfs "$root"
-for name in $shared; do
-    if [ -L "/$name" ]; then cp -P "/$name" "$root/$name"
-    elif [ -d "/$name" ]; then mkdir "$root/$name" && mount --rbind "/$name" "$root/$name"
+# The host's folders are there to read; processes and /tmp are the container's own.
+for path in /*; do
+    case $path in /proc | /tmp) continue ;; esac
+    if [ -L "$path" ]; then cp -P "$path" "$root$path"
+    elif [ -d "$path" ]; then mkdir "$root$path" && mount --rbind "$path" "$root$path"
     fi
 done
-mkdir -p "$root/proc" "$root/tmp" "$root/home"
+mkdir -p "$root/proc" "$root/tmp"
 chmod 1777 "$root/tmp"
 mount -t proc proc "$root/proc"
 mount -t tmpfs -o "size=$shm" tmpfs "$root/dev/shm"
@@ -51,7 +50,7 @@ def answer(root: Path, _name: str, arguments: list[str]) -> int:
     inside.mkdir(parents=True, exist_ok=True)
     program = Path(node.engine) / (container.entrypoint or ("vllm",))[0]
     shm = str(container.host["ShmSize"])
-    words = ["sh", "-c", _ENTER, "sh", str(inside), shm, " ".join(_SHARED), *_binds(container.host), "--"]
+    words = ["sh", "-c", _ENTER, "sh", str(inside), shm, *_binds(container.host), "--"]
     # Whoever kills this process, as docker kill does, takes everything with it.
     alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
     child = subprocess.Popen(
@@ -74,7 +73,7 @@ def _binds(host: dict[str, Any]) -> list[str]:
 
 def _environment(engine: str, told: tuple[str, ...]) -> dict[str, str]:
     path = f"{engine}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    own = {"PATH": path, "HOME": "/home", "LANG": "C.UTF-8"}
+    own = {"PATH": path, "HOME": "/tmp", "LANG": "C.UTF-8"}
     mark = {name: value for name, value in os.environ.items() if name.startswith("SPARKCTL_")}
     return own | mark | dict(one.split("=", 1) for one in told)
 

@@ -6,7 +6,7 @@ from ledger.journal import Journal
 
 from .conftest import Program
 
-pytestmark = [pytest.mark.cluster, pytest.mark.alone]
+pytestmark = pytest.mark.cluster
 
 
 def test_a_healthy_line_boots_serves_and_goes_down(practice: Program) -> None:

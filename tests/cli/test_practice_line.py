@@ -34,7 +34,7 @@ def test_a_gate_stops_a_boot_before_anything_is_touched(practice: Program) -> No
     assert ended.code == 1
     assert (ended.document["stage"], ended.document["node"]) == ("check", "spark-a2")
     seen = practice("status", "--rehearsal", "--json").document
-    assert seen["state"] == "down", seen
+    assert seen["state"] == "down", seen["note"]
     assert practice("ledger", "verify").code == 0
 
 
@@ -47,7 +47,7 @@ def test_a_rank_that_cannot_start_is_named_with_its_error(practice: Program) -> 
     assert "max seq len (300000)" in ended.document["why"]
     assert ended.document["log"]
     seen = practice("status", "--rehearsal", "--json").document
-    assert seen["state"] == "down", seen
+    assert seen["state"] == "down", seen["note"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_ctrl_c_leaves_no_half_line(practice: Program, moment: str) -> None:
     assert running.returncode == 3, err
     assert "\nhint: " in err
     seen = practice("status", "--rehearsal", "--json").document
-    assert seen["state"] == "down", seen
+    assert seen["state"] == "down", seen["note"]
 
 
 def test_one_controller_at_a_time(practice: Program) -> None:

@@ -11,7 +11,7 @@ from ledger.journal import Journal
 
 from .conftest import Program
 
-pytestmark = [pytest.mark.cluster, pytest.mark.alone]
+pytestmark = pytest.mark.cluster
 
 LADDER = str(Path(__file__).parent / "ladders" / "short.yml")
 PRIMARY = ("c1_per_stream_tok_s", "c6_agg_tok_s")

@@ -10,7 +10,7 @@ from rehearsal import model, processes
 
 from .conftest import Line, boot_speed, kib, lateness, metric, settles, state, streamed, token
 
-pytestmark = [pytest.mark.cluster, pytest.mark.alone]
+pytestmark = pytest.mark.cluster
 
 
 STAGES = (

@@ -73,7 +73,6 @@ def test_a_silent_head_stops_at_half_of_its_shards(line: Line) -> None:
         assert " 50% Completed | 4/8" in log(line, 0).splitlines()[-1]
 
 
-@pytest.mark.alone
 def test_a_starving_node_falls_as_reported_until_its_rank_is_killed(line: Line) -> None:
     """MemAvailable falls by about 13 GiB in 2 s of the line's to under 1 GiB, as anonymous memory; a kill gives it back."""
     root = line.cluster.home / "spark-a1"
