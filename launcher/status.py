@@ -106,10 +106,11 @@ def _judge_api(seen: Seen) -> Verdict:
 
 def _locked(seen: Seen) -> Verdict:
     """Say that what a line serves is not known, since its API wants a key."""
-    lacks = "it refuses the key of api_key_file" if seen.had_key else "it wants a key and status has none"
+    lacks = "it refuses the key of api_key_file" if seen.had_key else "it wants a key"
     return Verdict(
         state="unclear",
-        note=f"every rank runs and the API is up, but {lacks} ({seen.health} on /health), so what it serves is not known",
+        note=f"every rank runs and the API is up, but {lacks} ({seen.health} on /health)"
+        f"{'' if seen.had_key else ' and status has none'}, so what it serves is not known",
         hint="it was started with another key: boot the line anew"
         if seen.had_key
         else "waiting changes nothing. Name its key's file in the inventory (api_key_file), or serve without one where only the line's own "

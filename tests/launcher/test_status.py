@@ -37,7 +37,7 @@ def _ranks(*states: str) -> tuple[Rank, ...]:
             ("running", "running"),
             LOCKED,
             "unclear",
-            "the API is up, but it wants a key and status has none (401",
+            "the API is up, but it wants a key (401",
         ),
         (("running", "running"), Seen(health=200, is_locked=True), "unclear", "wants a key"),
         (("running", "running"), Seen(health=503), "broken", "/health says 503"),
