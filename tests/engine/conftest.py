@@ -4,23 +4,20 @@ Run by `scripts/check --engine`, which installs the engine and makes the model. 
 CI asks for the engine that is a failure.
 """
 
-import json
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from rehearsal.hosts import Rack, obstacle, raised
 
+from ..program import Ended, Program
+
 HERE = Path(__file__).parent
-PROGRAM = (sys.executable, "-c", "from sparkctl.cli import main; main()")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,62 +28,25 @@ class Engine:
     model: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How one call of sparkctl ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        """The one JSON document on stdout."""
-        return json.loads(self.out)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RealLine:
-    """A line of hosts and the recipe that it serves."""
+@dataclass(frozen=True, slots=True)
+class RealLine(Program):
+    """The program on a line of hosts."""
 
     rack: Rack
     inventory: Path
-    state: Path
 
     def __call__(self, *arguments: str, limit_s: float = 600) -> Ended:
-        """Run sparkctl to its end."""
-        ran = subprocess.run(
-            self.argv(arguments),
-            capture_output=True,
-            text=True,
-            timeout=limit_s,
-            check=False,
-            env=_environment(),
-        )
-        return Ended(code=ran.returncode, out=ran.stdout, err=ran.stderr)
+        """Run to the end; a real engine takes minutes to boot."""
+        return Program.__call__(self, *arguments, limit_s=limit_s)
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start sparkctl and leave it running."""
-        return subprocess.Popen(
-            self.argv(arguments),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env=_environment(),
-        )
-
-    def argv(self, arguments: tuple[str, ...]) -> list[str]:
-        """Return the whole command."""
-        return [*PROGRAM, *arguments, "-i", str(self.inventory), "--state", str(self.state)]
+    def argv(self, arguments: Sequence[str]) -> list[str]:
+        """Return the whole command, with the line's inventory."""
+        # Not super(): a dataclass with slots is made anew, and a bare super() would not know it.
+        return Program.argv(self, (*arguments, "-i", str(self.inventory)))
 
     def on(self, host: str, *argv: str) -> str:
         """Run a command on a host, in its own namespaces, and return what it printed."""
         return self.rack.host(host).namespace.inside(*argv)
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"NO_COLOR": "1"}
 
 
 @pytest.fixture(scope="session")
