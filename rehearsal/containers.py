@@ -5,6 +5,8 @@ rank says of itself, `exit.json` how it ended, `log` what it printed. A process 
 killed.
 """
 
+import calendar
+import os
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +15,9 @@ from rehearsal.node import read_json, write_json
 from rehearsal.processes import Process, is_alive
 
 KILLED = 137
+
+_GOING = "."
+"""How the name of a folder begins that is being removed; no container's does."""
 
 
 class Status(NamedTuple):
@@ -65,8 +70,14 @@ class Container(NamedTuple):
         try:
             code, finished = read_json(self.root / "exit.json")
         except FileNotFoundError:
-            return KILLED, stamp(self.log.stat().st_mtime if self.log.exists() else None)
+            return KILLED, stamp(self._last_word())
         return int(code), str(finished)
+
+    def _last_word(self) -> float | None:
+        try:
+            return self.log.stat().st_mtime
+        except FileNotFoundError:
+            return None
 
     def status(self) -> Status:
         """Return what a running rank says of itself; nothing of one that does not run."""
@@ -82,10 +93,16 @@ def stamp(seconds: float | None = None) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{int(moment % 1 * 1e9):09d}Z"
 
 
+def moment(stamped: str) -> float:
+    """Return the whole seconds of a time that `stamp` wrote."""
+    return calendar.timegm(time.strptime(stamped[:19], "%Y-%m-%dT%H:%M:%S"))
+
+
 def every(node: Path) -> tuple[Container, ...]:
     """Return the node's containers, newest first; one that was started with --rm goes when it has ended."""
     folder = node / "containers"
-    found = [_read(path) for path in folder.iterdir()] if folder.is_dir() else []
+    there = [path for path in folder.iterdir() if path.name[0] != _GOING] if folder.is_dir() else []
+    found = [_read(path) for path in there]
     kept = [one for one in found if one and not _vanished(one)]
     return tuple(sorted(kept, key=lambda one: one.created, reverse=True))
 
@@ -118,18 +135,23 @@ def create(container: Container) -> bool:
 
 
 def forget(container: Container) -> None:
-    """Remove a container that does not run."""
-    # shutil would cost each of the node's commands as much as all its other imports.
+    """Remove a container that does not run. It goes in one step: who looks meanwhile sees all of it or nothing."""
+    gone = container.root.with_name(f"{_GOING}{os.urandom(8).hex()}")
     try:
-        for path in container.root.iterdir():
-            path.unlink(missing_ok=True)
-        container.root.rmdir()
+        container.root.rename(gone)
     except FileNotFoundError:
         return
+    # shutil would cost each of the node's commands as much as all its other imports.
+    for path in gone.iterdir():
+        path.unlink()
+    gone.rmdir()
 
 
 def _read(root: Path) -> Container | None:
-    return read(root) if (root / "container.json").is_file() else None
+    try:
+        return read(root)
+    except FileNotFoundError:  # being made, or gone meanwhile
+        return None
 
 
 def read(root: Path) -> Container:

@@ -3,10 +3,10 @@
 import json
 import re
 import sys
-from datetime import UTC, datetime
+import time
 from typing import Any
 
-from rehearsal.containers import Container
+from rehearsal.containers import Container, moment
 from rehearsal.faces.standing import Shown
 from rehearsal.node import Node
 
@@ -185,8 +185,7 @@ def table(shown: list[Shown], form: str, *, whole: bool) -> int:
 
 def _ago(stamp: str) -> str:
     """Return how long ago a moment was, in docker's words."""
-    then = datetime.fromisoformat(stamp[:19]).replace(tzinfo=UTC)
-    seconds = int((datetime.now(UTC) - then).total_seconds())
+    seconds = int(time.time() - moment(stamp))
     for size, one, many in (
         (3600, "About an hour", "hours"),
         (60, "About a minute", "minutes"),

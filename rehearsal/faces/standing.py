@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rehearsal import containers
 from rehearsal.containers import KILLED, Container, stamp
 from rehearsal.node import Changes, Node, change, changes
+from rehearsal.processes import is_alive
 
 if TYPE_CHECKING:
     from rehearsal.traits import OldContainer
@@ -37,7 +38,7 @@ class Shown(NamedTuple):
 
 def every(node: Node) -> tuple[Shown, ...]:
     """Return the node's containers, newest first."""
-    real = [_real(one) for one in containers.every(node.root)]
+    real = [shown(one) for one in containers.every(node.root)]
     return tuple(sorted((*real, *old(node)), key=lambda one: one.told.created, reverse=True))
 
 
@@ -72,11 +73,12 @@ def remove(node: Node, one: Shown) -> None:
     change(node.root, lambda now: now._replace(removed=(*now.removed, one.told.name)))
 
 
-def _real(one: Container) -> Shown:
+def shown(one: Container) -> Shown:
+    """Return a container with a process behind it, and how that is."""
     process = one.process()
-    running = one.is_running()
+    running = process is not None and is_alive(process)
     pid = process.pid if running and process else 0
-    age_s = int(time.time() - (one.root / "container.json").stat().st_mtime)
+    age_s = int(time.time() - containers.moment(one.created))
     return Shown(one, running, pid, (0, _NEVER) if running else one.ending(), age_s)
 
 
