@@ -5,9 +5,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from rehearsal.scenario import named
 
 from .conftest import settles
 
-TOKEN = "fork-server-test"
+TOKEN = f"fork-server-test-{os.getpid()}"  # tests of this file may run beside each other
 
 
 @pytest.fixture
@@ -101,3 +103,33 @@ def test_the_server_ends_with_whoever_started_it() -> None:
     parent.wait()
     time.sleep(0.1)
     assert settles(lambda: not processes.marked(TOKEN))
+
+
+class _Slow(socket.socket):
+    """A connection whose owner is put aside by the kernel once it has sent."""
+
+    def sendmsg(self, *arguments: Any) -> int:
+        sent = super().sendmsg(*arguments)
+        time.sleep(0.3)
+        return sent
+
+
+def test_an_answer_that_comes_at_once_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the server has answered and closed before the caller gets to run again."""
+    monkeypatch.setattr(stub, "socket", _Slow)
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(stub.address(TOKEN))
+        door.listen()
+        answering = threading.Thread(target=_answer, args=(door, 7))
+        answering.start()
+        assert stub.hand_over(TOKEN, ["node", "true"]) == 7
+        answering.join()
+
+
+def _answer(door: socket.socket, code: int) -> None:
+    caller, _ = door.accept()
+    with caller:
+        _, descriptors, _, _ = socket.recv_fds(caller, 1 << 16, 3)
+        for number in descriptors:
+            os.close(number)
+        caller.sendall(bytes([code]))
