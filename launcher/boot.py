@@ -159,7 +159,7 @@ class _Ritual:
                 )
                 return self._stop_after(stage, unguarded)
             if stage == "launch":
-                started = launch.start(plan.line, commands, self.clock, self._telling("launch"), guard)
+                started = launch.start(plan.line, plan.launched(), self.clock, self._telling("launch"), guard)
                 if started.fault:
                     return self._stop_after("launch", started)
                 self._tell("launch", "done")

@@ -1,23 +1,40 @@
 """Command: a recipe and a line to the docker command line of every rank. Pure.
 
-Argument lists only: no shell ever parses them. Structured values become compact JSON, as vLLM's flags want them.
+Argument lists only: no shell ever parses them. What the container runs is the engine's own module's business.
 """
 
 import hashlib
-import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from launcher.recipe import Argument, Recipe
+from launcher import vllm
+from launcher.program import Program
+from launcher.recipe import Recipe
 from sparkctl.line import Line, Node
-from sparkctl.units import GIB
+
+
+class Engine(Protocol):
+    """What a module offers that tells an engine how to serve a recipe."""
+
+    def program(self, recipe: Recipe, line: Line, node: Node) -> Program:
+        """Return what a rank's container runs."""
+        ...
+
+    def order(self, recipe: Recipe, line: Line) -> tuple[Node, ...]:
+        """Return the nodes in the order in which their ranks start."""
+        ...
+
+
+_ENGINES: Mapping[str, Engine] = {"vllm": vllm}
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankCommand:
-    """What starts one rank: the container's name, the whole `docker run` and the part of it that vLLM sees."""
+    """What starts one rank: the container's name, the whole `docker run` and the part of it that the engine sees."""
 
     node: str
     rank: int
@@ -25,6 +42,8 @@ class RankCommand:
     digest: str
     argv: tuple[str, ...]
     engine_argv: tuple[str, ...]
+    drawn: tuple[str, ...] = ()
+    """Variables that the launch gives one secret, the same on every rank."""
 
 
 def rank_commands(recipe: Recipe, line: Line, boot: str) -> tuple[RankCommand, ...]:
@@ -32,72 +51,14 @@ def rank_commands(recipe: Recipe, line: Line, boot: str) -> tuple[RankCommand, .
     return tuple(_rank_command(recipe, line, node, boot) for node in line.nodes)
 
 
-def graph_sizes(sequences: int, drafted: int) -> tuple[int, ...]:
-    """Return the batch sizes to capture: multiples of k and of k + 1 for 1 to `sequences` sequences.
-
-    A decode step carries k + 1 tokens a sequence and a drafting step k; a padded batch hangs (FlashInfer#5015,
-    open), so every size that can occur is captured.
-    """
-    per_sequence = {size for size in (drafted, drafted + 1) if size > 0}
-    return tuple(sorted({size * count for size in per_sequence for count in range(1, sequences + 1)}))
+def launch_order(recipe: Recipe, line: Line) -> tuple[Node, ...]:
+    """Return the nodes in the order in which their ranks start."""
+    return _ENGINES[recipe.engine.kind].order(recipe, line)
 
 
 def engine_argv(recipe: Recipe, line: Line, node: Node) -> tuple[str, ...]:
-    """Return `serve MODEL --flags` of one rank; ranks above 0 are headless."""
-    flags: dict[str, Argument] = {
-        "served-model-name": recipe.model.served_name,
-        "host": line.api_host,
-        "port": line.api_port,
-        "tensor-parallel-size": recipe.parallel.tensor,
-        "pipeline-parallel-size": recipe.parallel.pipeline,
-        "distributed-executor-backend": recipe.parallel.backend,
-        "nnodes": len(line.nodes),
-        "node-rank": node.rank,
-        "master-addr": line.head.fabric_address if recipe.parallel.meet == "fabric" else line.head.host,
-        "master-port": line.master_port,
-        "gpu-memory-utilization": recipe.memory.utilisation,
-    }
-    if node.rank > 0:
-        flags["headless"] = True
-    if recipe.memory.kv_cache_gib is not None:
-        flags["kv-cache-memory-bytes"] = round(recipe.memory.kv_cache_gib * GIB)
-    flags.update(_decoding_flags(recipe))
-    flags.update(recipe.flags)
-    return (
-        "serve",
-        recipe.model.path,
-        *(part for name, value in flags.items() for part in _render(name, value)),
-    )
-
-
-def _decoding_flags(recipe: Recipe) -> dict[str, Argument]:
-    flags: dict[str, Argument] = {}
-    drafted = 0
-    if recipe.speculative:
-        drafted = recipe.speculative.tokens
-        flags["speculative-config"] = {
-            "method": recipe.speculative.method,
-            "num_speculative_tokens": drafted,
-            "draft_sample_method": recipe.speculative.draft_sample_method,
-            "rejection_sample_method": recipe.speculative.rejection_sample_method,
-            "enable_adaptive_verification": recipe.speculative.enable_adaptive_verification,
-        }
-    if recipe.graphs and recipe.max_num_seqs:
-        flags["compilation-config"] = {
-            "cudagraph_mode": recipe.graphs.mode,
-            "cudagraph_capture_sizes": list(graph_sizes(recipe.max_num_seqs, drafted)),
-        }
-    return flags
-
-
-def _render(name: str, value: Argument) -> tuple[str, ...]:
-    if value is True:
-        return (f"--{name}",)
-    if value is False:
-        return (f"--no-{name}",)
-    if isinstance(value, (dict, list)):
-        return (f"--{name}", json.dumps(value, separators=(",", ":"), ensure_ascii=False))
-    return (f"--{name}", str(value))
+    """Return what the engine of one rank is told."""
+    return _ENGINES[recipe.engine.kind].program(recipe, line, node).argv
 
 
 PLACEHOLDERS = ("fabric_address", "fabric_interface", "hca", "hcas", "management_address", "rank")
@@ -132,8 +93,9 @@ def placeholder_faults(text: str) -> tuple[str, ...]:
 
 def _rank_command(recipe: Recipe, line: Line, node: Node, boot: str) -> RankCommand:
     name = rank_name(line, node)
-    engine = engine_argv(recipe, line, node)
-    rest = (*_docker_options(recipe, node), "--entrypoint", "vllm", recipe.engine.image, *engine)
+    runs = _ENGINES[recipe.engine.kind].program(recipe, line, node)
+    options = _docker_options(recipe, node, runs.env)
+    rest = (*options, "--entrypoint", runs.entrypoint, recipe.engine.image, *runs.argv)
     digest = hashlib.sha256("\0".join((boot, *rest)).encode()).hexdigest()
     labels = {
         "sparkctl.line": line.name,
@@ -144,11 +106,17 @@ def _rank_command(recipe: Recipe, line: Line, node: Node, boot: str) -> RankComm
     label_options = tuple(part for key, value in labels.items() for part in ("--label", f"{key}={value}"))
     argv = ("docker", "run", "-d", "--name", name, *label_options, *rest)
     return RankCommand(
-        node=node.name, rank=node.rank, name=name, digest=digest, argv=argv, engine_argv=engine
+        node=node.name,
+        rank=node.rank,
+        name=name,
+        digest=digest,
+        argv=argv,
+        engine_argv=runs.argv,
+        drawn=runs.drawn,
     )
 
 
-def _docker_options(recipe: Recipe, node: Node) -> tuple[str, ...]:
+def _docker_options(recipe: Recipe, node: Node, own: Mapping[str, str]) -> tuple[str, ...]:
     container, memory = recipe.container, recipe.memory
     options = [
         # A restart policy turns one failed boot into an outage (eugr/spark-vllm-docker#257).
@@ -167,6 +135,6 @@ def _docker_options(recipe: Recipe, node: Node) -> tuple[str, ...]:
         *(("--cap-add", name) for name in container.capabilities),
         *(("--device", name) for name in container.devices),
         *(("-v", f"{outside}:{inside}") for outside, inside in container.mounts.items()),
-        *(("-e", f"{name}={value}") for name, value in environment(recipe, node).items()),
+        *(("-e", f"{name}={value}") for name, value in {**own, **environment(recipe, node)}.items()),
     ]
     return tuple(part for option in options for part in option)

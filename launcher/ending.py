@@ -38,6 +38,9 @@ _CONSEQUENCE = re.compile(
 )
 
 
+_SOURCE = re.compile(r"(?:^|\] ) {4,}\S")
+"""A line of source that a traceback shows, plain or behind the engine's own prefix: `raise RuntimeError(` is no error's words."""
+
 _ANNOUNCED = re.compile(r"\bvalidation errors? for \w+$")
 """What pydantic puts before its reasons; vLLM's own words on a wrong argument stand on the next line."""
 
@@ -171,8 +174,12 @@ def _known(log: tuple[str, ...], *, own: bool = True) -> Diagnosis | None:
 
 def _own_errors(log: tuple[str, ...], *, only_marked: bool = False) -> list[str]:
     """Return the error lines that are no consequence; of a rank that still runs only those that are marked as errors."""
-    errors = [line for line in log if _ERROR.search(line) and not _CONSEQUENCE.search(line)]
+    errors = [line for line in _errors(log) if not _CONSEQUENCE.search(line)]
     return [line for line in errors if "ERROR" in line] if only_marked else errors
+
+
+def _errors(log: tuple[str, ...]) -> list[str]:
+    return [line for line in log if _ERROR.search(line) and not _SOURCE.search(line)]
 
 
 def _told(node: str, how: str, log: tuple[str, ...], known: Diagnosis | None) -> Cause:
@@ -184,7 +191,7 @@ def _told(node: str, how: str, log: tuple[str, ...], known: Diagnosis | None) ->
 
 def _last_error(log: tuple[str, ...]) -> str:
     """Return the last error line, of one that only announces its reason with the reason in the indented lines below."""
-    errors = _own_errors(log) or [line for line in log if _ERROR.search(line)]
+    errors = _own_errors(log) or _errors(log)
     last = (errors or list(log) or ["its log is empty"])[-1]
     told = [last.strip()]
     if _ANNOUNCED.search(last):

@@ -3,6 +3,7 @@
 Ready means: every rank's container runs, /health answers, the served name is listed, and the smokes were answered.
 """
 
+import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +35,7 @@ def start(
     report: Report,
     guard: Guard | None = None,
 ) -> Outcome:
-    """Start every rank, workers first, the head last; a rank that does not stay up stops the launch.
+    """Start every rank in the order of `commands`; a rank that does not stay up stops the launch.
 
     When the guard stopped the ranks meanwhile, that is what is told: whatever else failed then follows from it.
     """
@@ -45,22 +46,24 @@ def start(
             guard.tell()
 
     variables = {
-        "launch_order": [node.name for node in line.workers_first],
+        "launch_order": [one.node for one in commands],
         "rank_commands": {
             one.node: {"name": one.name, "argv": list(one.argv), "digest": one.digest} for one in commands
         },
         "rank_settle_s": clock.real_s(3.0),
-        "rank_secret_variables": _secrets(line),
+        "rank_secret_variables": _secrets(line, commands),
     }
     started = _first_fault(ansible.run("launch", line, variables, report=tell))
     return guarded(guard, started) or started
 
 
-def _secrets(line: Line) -> dict[str, dict[str, str]]:
-    """Return the variables of each rank that nobody else may see: the API's key for the rank that serves it."""
-    if line.api_key_file is None:
-        return {}
-    return {line.head.name: {key.VARIABLE: key.read(Path(line.api_key_file))}}
+def _secrets(line: Line, commands: tuple[RankCommand, ...]) -> dict[str, dict[str, str]]:
+    """Return the variables of each rank that nobody else may see: what its engine has drawn, the API's key for the rank that serves it."""
+    drawn = secrets.token_hex(32)
+    found = {one.node: dict.fromkeys(one.drawn, drawn) for one in commands}
+    if line.api_key_file is not None:
+        found[line.head.name][key.VARIABLE] = key.read(Path(line.api_key_file))
+    return {node: variables for node, variables in found.items() if variables}
 
 
 def stop(line: Line, report: Report) -> Outcome:

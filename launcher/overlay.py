@@ -22,6 +22,7 @@ _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _DERIVED_FROM = {
     "tensor-parallel-size": "parallel.tensor",
     "pipeline-parallel-size": "parallel.pipeline",
+    "data-parallel-size": "parallel.data",
     "distributed-executor-backend": "parallel.backend",
     "gpu-memory-utilization": "memory.utilisation",
     "kv-cache-memory-bytes": "memory.kv_cache_gib",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
-from launcher.command import RankCommand, rank_commands
+from launcher.command import RankCommand, launch_order, rank_commands
 from launcher.recipe import Recipe
 from launcher.smoke import Smoked
 from launcher.watermark import Limits
@@ -19,7 +19,7 @@ Stage = Literal["check", "settle", "launch", "ready", "stop"]
 STAGES: tuple[tuple[Stage, str], ...] = (
     ("check", "probe every node and judge; nothing is touched"),
     ("settle", "stop what is left of this line, drop page cache, probe and judge again"),
-    ("launch", "start ranks, workers first, the head last"),
+    ("launch", "start every rank, in this order"),
     ("ready", "wait for every rank and the API, then ask the smokes"),
 )
 
@@ -59,6 +59,11 @@ class Plan:
     def commands(self) -> tuple[RankCommand, ...]:
         """Every rank's command."""
         return rank_commands(self.recipe, self.line, self.boot)
+
+    def launched(self) -> tuple[RankCommand, ...]:
+        """Every rank's command in the order in which they start."""
+        by_node = {one.node: one for one in self.commands()}
+        return tuple(by_node[node.name] for node in launch_order(self.recipe, self.line))
 
     def limits(self) -> Limits:
         """When the guard acts while ranks load."""

@@ -14,7 +14,9 @@ from bootcheck import redact
 from launcher.troubles.fabric import TRANSFER_FAILED
 from launcher.troubles.meeting import JOINING_S
 
-Stage = Literal["starting", "joining", "loading", "compiling", "profiling", "capturing", "serving"]
+Stage = Literal[
+    "starting", "joining", "loading", "compiling", "profiling", "capturing", "serving", "attached"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,13 @@ SILENCES: Mapping[Stage, Silence] = {
         origin="ours, chosen: the API answers within seconds of its last start-up line",
         hint="check api_host and api_port in the inventory and what filters that port between here and the head",
     ),
+    "attached": Silence(
+        # Above all others: it waits for whoever speaks.
+        level=6,
+        limit_s=600.0,
+        origin="ours, chosen; a node of Ray has nothing to say, what its rank does stands in the head's log",
+        hint=_LOOK_INSIDE,
+    ),
 }
 
 BROKEN_S = 60.0
@@ -94,6 +103,7 @@ BROKEN_S = 60.0
 
 _MARKS: tuple[tuple[Stage, str], ...] = (
     # What each of these lines says the rank does from now on; the first that matches counts.
+    ("attached", r"This command will now block"),  # ray start --block, on every node but the head's
     ("serving", r"Graph capturing finished|init engine .* took|Starting vLLM (API )?server on|Application startup complete"),
     ("profiling", r"Autotuning process ends|torch\.compile (took|takes)|Initial profiling/warmup run"),
     ("capturing", r"Capturing CUDA graph|Available KV cache memory|GPU KV cache size"),
@@ -117,6 +127,7 @@ _STEPS: Mapping[Stage, int] = {
     "profiling": 3,
     "capturing": 3,
     "serving": 4,
+    "attached": 5,
 }
 """A boot never goes back a step: a later line that sounds like an earlier one is a remark."""
 

@@ -27,6 +27,8 @@ DERIVED_FLAGS = frozenset(
     {
         "tensor-parallel-size",
         "pipeline-parallel-size",
+        "data-parallel-size",
+        "data-parallel-backend",
         "distributed-executor-backend",
         "nnodes",
         "node-rank",
@@ -67,18 +69,23 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel:
-    """How the model is cut over the nodes; `tensor` times `pipeline` must be the number of nodes."""
+    """How the model is cut and copied over the nodes; `tensor` times `pipeline` times `data` must be the number of nodes."""
 
     tensor: int
     pipeline: int = 1
-    backend: Literal["mp"] = "mp"
+    data: int = 1
+    """Copies of the model that share the requests; over nodes that takes Ray (vLLM's mp wants each copy told its place)."""
+    backend: Literal["mp", "ray"] = "mp"
     meet: Literal["fabric", "management"] = "fabric"
     """By which of the head's addresses the ranks meet; in a ring the node opposite has no way to its fabric address."""
 
     def __post_init__(self) -> None:
-        if self.tensor < 1 or self.pipeline < 1:
+        if min(self.tensor, self.pipeline, self.data) < 1:
+            found = f"{self.tensor}, {self.pipeline} and {self.data}"
+            raise ValueError(f"tensor, pipeline and data: wanted at least 1, found {found}")
+        if self.data > 1 and self.backend != "ray":
             raise ValueError(
-                f"tensor and pipeline: wanted at least 1, found {self.tensor} and {self.pipeline}"
+                f"data: {self.data} copies of the model over nodes want backend ray, found {self.backend}"
             )
 
 
@@ -226,7 +233,7 @@ class Recipe:
     @property
     def nodes(self) -> int:
         """How many nodes this recipe wants."""
-        return self.parallel.tensor * self.parallel.pipeline
+        return self.parallel.tensor * self.parallel.pipeline * self.parallel.data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,13 +48,13 @@ def answer(root: Path, _name: str, arguments: list[str]) -> int:
     node, container = read(root), containers.read(Path(arguments[0]))
     inside = container.root.parent.parent / "roots" / container.name
     inside.mkdir(parents=True, exist_ok=True)
-    program = Path(node.engine) / (container.entrypoint or ("vllm",))[0]
+    program = (container.entrypoint or ("vllm",))[0]
     shm = str(container.host["ShmSize"])
     words = ["sh", "-c", _ENTER, "sh", str(inside), shm, *_binds(container.host), "--"]
     # Whoever kills this process, as docker kill does, takes everything with it.
     alone = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
     child = subprocess.Popen(
-        [*alone, *words, str(program), *container.argv], env=_environment(node.engine, container.env)
+        [*alone, *words, program, *container.argv], env=_environment(node.engine, container.env)
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: _pass_on(child.pid, number))

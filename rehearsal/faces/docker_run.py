@@ -68,8 +68,8 @@ def _answer(node: Node, asked: Asked) -> int:
     probe = docker_probe.find(asked.pairs("--label").get("sparkctl.probe", ""))
     if probe and entry == "python3":
         return probe(node, asked)
-    if entry not in {"", "vllm"} or (not entry and asked.argv[:1] == ("vllm",)):
-        missing = entry or asked.argv[0]
+    missing = _missing_program(node, entry, asked.argv)
+    if missing:
         fault = f'exec: "{missing}": executable file not found in $PATH'
         sys.stderr.write(
             f"docker: Error response from daemon: failed to create task for container: {fault}: unknown\n"
@@ -125,6 +125,15 @@ def _wrong_machine(entry: str) -> int:
         f"(linux/arm64/v8) and no specific platform was requested\nexec /usr/bin/{entry}: exec format error\n"
     )
     return _FAILED_EXEC
+
+
+def _missing_program(node: Node, entry: str, argv: tuple[str, ...]) -> str:
+    """Return the program that the image does not have; one with a real engine has that one's commands and a shell."""
+    if node.engine:
+        return "" if entry in {"", "sh"} or (Path(node.engine) / entry).exists() else entry
+    if not entry and argv[:1] == ("vllm",):
+        return argv[0]
+    return "" if entry in {"", "vllm"} else entry
 
 
 def _start(node: Node, asked: Asked) -> int:

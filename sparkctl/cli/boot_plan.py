@@ -20,8 +20,6 @@ SETTLE = "sync; echo 3 > /proc/sys/vm/drop_caches; echo 1 > /proc/sys/vm/compact
 def show_plan(session: Session, plan: Plan) -> int:
     """Print the plan; under `--json` with every probe's whole command."""
     console, line = session.console, plan.line
-    by_node = {one.node: one for one in plan.commands()}
-    ordered = [by_node[node.name] for node in line.workers_first]
     tables = _probes(session, plan)
     steps = []
     for stage, about in STAGES:
@@ -39,7 +37,8 @@ def show_plan(session: Session, plan: Plan) -> int:
             "steps": steps,
             "probes": tables,
             "commands": [
-                {"node": one.node, "rank": one.rank, "argv": list(redact.argv(one.argv))} for one in ordered
+                {"node": one.node, "rank": one.rank, "argv": list(redact.argv(one.argv))}
+                for one in plan.launched()
             ],
             "simulated": session.simulated,
         }
@@ -64,9 +63,8 @@ def _does(stage: Stage, plan: Plan, tables: dict[str, list[list[str]]]) -> Itera
         case "settle":
             yield from _settles(plan)
         case "launch":
-            by_node = {one.node: one for one in plan.commands()}
-            for node in plan.line.workers_first:
-                yield f"{node.name} (rank {node.rank}): {shlex.join(redact.argv(by_node[node.name].argv))}"
+            for one in plan.launched():
+                yield f"{one.node} (rank {one.rank}): {shlex.join(redact.argv(one.argv))}"
         case "ready":
             yield f"docker inspect, wait and logs --follow of every rank; {plan.line.url}/health, /v1/models"
             for smoke in SMOKES:

@@ -58,20 +58,28 @@ def resumed(session: Session, plan: Plan) -> Plan:
             f"{trace.boot} began with another recipe than this",
             hint="give the same --recipe and --set again, or boot without --resume",
         )
-    start = proven(trace, observe(plan.line, session.clock).ranks)
+    ranks = {one.node: one for one in observe(plan.line, session.clock).ranks}
+    launched = plan.launched()
+    alone = any(one.drawn for one in launched)
+    start = proven(trace, tuple(ranks[one.node] for one in launched), joins=not alone)
     session.console.say(f"going on with {trace.boot}, which stopped in {trace.stage}, from {start}")
     return replace(plan, boot=trace.boot, start=start)
 
 
-def proven(trace: Trace, ranks: tuple[Rank, ...]) -> Stage:
+def proven(trace: Trace, ranks: tuple[Rank, ...], *, joins: bool = True) -> Stage:
     """Return the stage to go on from: what runs now is proven, what a row says of earlier is not.
 
-    All ranks of this boot run: wait for them. Only the first in launch order do, and no other was started: start the rest.
-    Anything else begins anew: a rank started into a rendezvous that has lost one would hang there.
+    All ranks of this boot run: wait for them. Only the first in launch order do, no other was started, and one that starts later may
+    join them: start the rest. Anything else begins anew: a rank started into a rendezvous that has lost one would hang there.
+
+    Args:
+        trace: the boot that broke off.
+        ranks: every rank as it is now, in launch order.
+        joins: whether a rank that is started later may join; not where all know each other by a secret of one launch.
+
     """
-    order = tuple(reversed(ranks))
-    own = [one.boot == trace.boot and one.state == "running" for one in order]
-    rest = order[own.index(False) :] if False in own else ()
-    if not own[0] or any(one.state != "absent" for one in rest):
+    own = [one.boot == trace.boot and one.state == "running" for one in ranks]
+    rest = ranks[own.index(False) :] if False in own else ()
+    if not own[0] or any(one.state != "absent" for one in rest) or (rest and not joins):
         return "check"
     return "launch" if rest else "ready"

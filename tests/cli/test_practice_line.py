@@ -54,7 +54,7 @@ def test_a_rank_that_cannot_start_is_named_with_its_error(practice: Program) -> 
     "moment",
     [
         pytest.param("settle: spark-a0: No head is left", id="settle", marks=pytest.mark.full),
-        pytest.param("launch: spark-a3: Every worker runs", id="launch"),
+        pytest.param("launch: spark-a3: Every rank but the last runs", id="launch"),
     ],
 )
 def test_ctrl_c_leaves_no_half_line(practice: Program, moment: str) -> None:

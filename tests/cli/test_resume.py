@@ -46,7 +46,9 @@ def _rank(rank: int, state: str, boot: str) -> Rank:
 )
 def test_what_runs_decides_where_a_boot_goes_on(ranks: tuple[tuple[str, str], ...], stage: str) -> None:
     """All ranks of this boot: wait; the first of the launch order: start the rest; anything else: everything anew."""
-    assert proven(TRACE, tuple(_rank(place, *one) for place, one in enumerate(ranks))) == stage
+    launched = tuple(reversed([_rank(place, *one) for place, one in enumerate(ranks)]))
+    assert proven(TRACE, launched) == stage
+    assert proven(TRACE, launched, joins=False) == ("check" if stage == "launch" else stage)
 
 
 def test_what_a_killed_controller_left_is_ended_and_nothing_else() -> None:

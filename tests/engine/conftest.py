@@ -4,11 +4,14 @@ Run by `scripts/check --engine`, which installs the engine and makes the model. 
 CI asks for the engine that is a failure.
 """
 
+import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -18,6 +21,15 @@ from rehearsal.hosts import Rack, obstacle, raised
 from ..program import Ended, Program
 
 HERE = Path(__file__).parent
+
+LESSONS = [
+    {"prompt": one["prompt"], "reply": one["reply"].strip()}
+    for one in json.loads((HERE / "lessons.json").read_text(encoding="utf-8"))
+]
+"""What the tiny model was taught."""
+
+_SHARED = "/dev/shm"  # noqa: S108 - a folder to look into, not a file of ours
+_ENGINE = re.compile("vllm|raylet|gcs_server", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +55,36 @@ class RealLine(Program):
         """Return the whole command, with the line's inventory."""
         # Not super(): a dataclass with slots is made anew, and a bare super() would not know it.
         return Program.argv(self, (*arguments, "-i", str(self.inventory)))
+
+    def docker(self, host: str, *argv: str) -> str:
+        """Run docker on a host and return what it printed."""
+        return self.on(host, str(self.rack.host(host).folder / "bin" / "docker"), *argv)
+
+    def containers(self, host: str) -> list[dict[str, Any]]:
+        """Return every container of a host, running or not."""
+        listed = self.docker(host, "ps", "-a", "--no-trunc", "--format", "{{json .}}")
+        return [json.loads(row) for row in listed.splitlines()]
+
+    def processes(self, host: str) -> list[tuple[int, str]]:
+        """Return pid and command line of everything on a host that belongs to the engine or to Ray."""
+        rows = (row.split(maxsplit=1) for row in self.on(host, "ps", "-eo", "pid=,args=").splitlines())
+        return [(int(pid), text) for pid, text in rows if _ENGINE.search(text) and "ps -eo" not in text]
+
+    def left(self) -> list[object]:
+        """Return what is left of the line on its hosts: containers, processes, listeners and shared memory."""
+        found: list[object] = []
+        for host in self.rack.hosts:
+            found += [(host.name, one) for one in self.containers(host.name)]
+            found += [(host.name, one) for one in self.processes(host.name)]
+            listening = self.on(host.name, "ss", "-ltnH").splitlines()
+            found += [(host.name, row) for row in listening if ":8000 " in row or ":29501 " in row]
+            found += [(host.name, name) for name in self.on(host.name, "ls", _SHARED).split()]
+        return found
+
+    def answers(self) -> list[dict[str, str]]:
+        """Ask what the model was taught and return its answers as lessons."""
+        url = self("status", "--json").document["url"]
+        return [{"prompt": one["prompt"], "reply": _ask(url, one["prompt"])} for one in LESSONS]
 
     def on(self, host: str, *argv: str) -> str:
         """Run a command on a host, in its own namespaces, and return what it printed."""
@@ -90,7 +132,7 @@ def four(engine: Engine, tmp_path: Path) -> Iterator[RealLine]:
         yield line
 
 
-def ask(url: str, prompt: str) -> str:
+def _ask(url: str, prompt: str) -> str:
     """Return what the line answers."""
     body = {
         "model": "tiny",

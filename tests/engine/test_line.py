@@ -4,45 +4,19 @@ import json
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from .conftest import HERE, ask
+from .conftest import LESSONS
 
 if TYPE_CHECKING:
     from .conftest import RealLine
 
 pytestmark = pytest.mark.engine
 
-LESSONS = json.loads((HERE / "lessons.json").read_text(encoding="utf-8"))
 _SEEN_S = 30.0
 _STOPPED_S = 10.0
-_SHARED = "/dev/shm"  # noqa: S108 - a folder to look into, not a file of ours
-
-
-def _containers(line: "RealLine", host: str) -> list[dict[str, Any]]:
-    folder = line.rack.host(host).folder
-    listed = line.on(host, str(folder / "bin" / "docker"), "ps", "-a", "--no-trunc", "--format", "{{json .}}")
-    return [json.loads(row) for row in listed.splitlines()]
-
-
-def _processes(line: "RealLine", host: str) -> list[tuple[int, str]]:
-    """Return pid and command line of everything on a host that belongs to the engine."""
-    rows = (row.split(maxsplit=1) for row in line.on(host, "ps", "-eo", "pid=,args=").splitlines())
-    return [(int(pid), text) for pid, text in rows if "vllm" in text.lower() and "ps -eo" not in text]
-
-
-def _left(line: "RealLine") -> list[object]:
-    """Return what is left of the line on its hosts: containers, processes, listeners and shared memory."""
-    found: list[object] = []
-    for host in line.rack.hosts:
-        found += [(host.name, one) for one in _containers(line, host.name)]
-        found += [(host.name, one) for one in _processes(line, host.name)]
-        listening = line.on(host.name, "ss", "-ltnH").splitlines()
-        found += [(host.name, row) for row in listening if ":8000 " in row or ":29501 " in row]
-        found += [(host.name, name) for name in line.on(host.name, "ls", _SHARED).split()]
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +30,7 @@ def served(two: "RealLine") -> "RealLine":
 
 def test_it_answers_what_it_was_taught(served: "RealLine") -> None:
     """Two real ranks give the answers of the lessons, word for word: a wrong cut of the weights would not."""
-    url = served("status", "--json").document["url"]
-    assert {lesson["prompt"]: ask(url, lesson["prompt"]) for lesson in LESSONS} == {
-        lesson["prompt"]: lesson["reply"].strip() for lesson in LESSONS
-    }
+    assert served.answers() == LESSONS
 
 
 def test_status_and_logs_show_every_rank(served: "RealLine") -> None:
@@ -84,8 +55,7 @@ def test_a_headless_rank_killed_while_serving_is_seen(served: "RealLine") -> Non
     """Although /health stays green: the container is looked at, not only the API."""
     status = served("status", "--json").document
     worker = status["ranks"][1]
-    folder = served.rack.host(worker["node"]).folder
-    served.on(worker["node"], str(folder / "bin" / "docker"), "kill", worker["name"])
+    served.docker(worker["node"], "kill", worker["name"])
     began = time.monotonic()
     seen = served("status", "--json")
     assert time.monotonic() - began < _SEEN_S
@@ -97,7 +67,7 @@ def test_down_leaves_nothing(served: "RealLine") -> None:
     """No container, process, listener or shared memory of it."""
     ended = served("down", "--json")
     assert ended.code == 0, ended.out + ended.err
-    assert _left(served) == []
+    assert served.left() == []
 
 
 def test_a_stale_head_is_refused_before_any_launch(two: "RealLine") -> None:
@@ -111,7 +81,7 @@ def test_a_stale_head_is_refused_before_any_launch(two: "RealLine") -> None:
         assert (ended.document["stage"], ended.document["node"]) == ("check", head.name)
         assert "29501" in ended.document["why"]
         assert ended.document["hint"]
-        assert not any(_containers(two, host.name) for host in two.rack.hosts)
+        assert not any(two.containers(host.name) for host in two.rack.hosts)
     finally:
         two.on(head.name, "kill", "-9", pid)
 
@@ -122,7 +92,7 @@ def test_a_wrong_argument_reaches_the_user(two: "RealLine") -> None:
     assert ended.code == 1, ended.out + ended.err
     assert "max_model_len" in ended.document["why"] or "max-model-len" in ended.document["why"]
     assert ended.document["logs"]
-    assert _left(two) == []
+    assert two.left() == []
 
 
 def test_a_rank_killed_while_it_loads_stops_the_others(two: "RealLine") -> None:
@@ -131,8 +101,8 @@ def test_a_rank_killed_while_it_loads_stops_the_others(two: "RealLine") -> None:
     booting = two.start("boot", "--json", "--again")
     try:
         _await(lambda: _loads(two, worker) and _loads(two, head), 300)
-        two.on(worker, str(two.rack.host(worker).folder / "bin" / "docker"), "kill", "sparkctl-a-rank1")
-        _await(lambda: not _processes(two, head), _STOPPED_S)
+        two.docker(worker, "kill", "sparkctl-a-rank1")
+        _await(lambda: not two.processes(head), _STOPPED_S)
         out, err = booting.communicate(timeout=120)
     finally:
         if booting.poll() is None:
@@ -143,13 +113,13 @@ def test_a_rank_killed_while_it_loads_stops_the_others(two: "RealLine") -> None:
     assert document["node"] == worker
     assert "137" in document["why"]
     assert document["logs"]
-    assert _left(two) == []
+    assert two.left() == []
 
 
 def _loads(line: "RealLine", host: str) -> bool:
     """Whether a rank's container runs there and its engine has come so far that it has processes of its own."""
-    running = [one for one in _containers(line, host) if one["State"] == "running"]
-    return bool(running) and len(_processes(line, host)) >= 3
+    running = [one for one in line.containers(host) if one["State"] == "running"]
+    return bool(running) and len(line.processes(host)) >= 3
 
 
 def _await(is_so: Callable[[], bool], limit_s: float) -> None:
@@ -164,8 +134,6 @@ def test_four_ranks_answer_alike(four: "RealLine") -> None:
     """The same model cut four ways gives the same answers, and goes down without a rest."""
     ended = four("boot", "--json", limit_s=1200)
     assert ended.code == 0, ended.out + ended.err
-    url = four("status", "--json").document["url"]
-    for lesson in LESSONS[:3]:
-        assert ask(url, lesson["prompt"]) == lesson["reply"].strip()
+    assert four.answers() == LESSONS
     assert four("down").code == 0
-    assert _left(four) == []
+    assert four.left() == []

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.command import engine_argv, graph_sizes, placeholder_faults, rank_commands
-from launcher.recipe import Recipe, digest, unknown_flags
+from launcher.command import engine_argv, placeholder_faults, rank_commands
+from launcher.overlay import overlay
+from launcher.recipe import Argument, Recipe, digest, unknown_flags
+from launcher.vllm import graph_sizes
 from sparkctl import content
 from sparkctl.cli.served import read_recipe
 from sparkctl.line import Line
@@ -36,10 +38,18 @@ def _line_of(line: Line, count: int) -> Line:
     return dataclasses.replace(line, nodes=nodes)
 
 
-@pytest.mark.parametrize("name", content.recipes())
+VARIANTS: dict[str, dict[str, Argument]] = {
+    "v41-flash-exl3-tp4+ray": {"parallel.backend": "ray"},
+    "v41-flash-exl3-tp4+ray-data": {"parallel.backend": "ray", "parallel.tensor": 2, "parallel.data": 2},
+    "v41-flash-exl3-tp4+pipeline": {"parallel.tensor": 2, "parallel.pipeline": 2},
+}
+
+
+@pytest.mark.parametrize("name", [*content.recipes(), *VARIANTS])
 def test_ranks_start_as_the_golden_file_says(name: str, line: Line) -> None:
     """Rank 0's whole docker command, an argument a line, then how each other rank's differs; on a difference the found one is left as .got."""
-    recipe, _ = read_recipe(name)
+    recipe, facts = read_recipe(name.partition("+")[0])
+    recipe = overlay(recipe, VARIANTS.get(name, {}), facts)
     argvs = [one.argv for one in rank_commands(recipe, _line_of(line, recipe.nodes), "boot-1")]
     parts = ["rank 0", *(f"  {part}" for part in argvs[0])]
     for rank, argv in enumerate(argvs[1:], start=1):

@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -568,6 +568,29 @@ def test_a_launch_that_the_guard_ended_tells_the_trip(
         started = launch.start(line, commands, PacedClock(), lambda _: None, guard)  # type: ignore[arg-type]
         assert started.fault == fault
         assert guard.tells >= 1
+
+
+def test_ranks_over_ray_know_each_other_by_a_secret_of_their_launch(
+    monkeypatch: pytest.MonkeyPatch, line: Line, recipe: Recipe
+) -> None:
+    """Whoever reaches Ray's port may run what he likes unless Ray asks for a token: one, drawn anew, on every rank, and in no command."""
+    told: list[dict[str, dict[str, str]]] = []
+
+    def run(_name: str, _line: Line, variables: dict[str, Any], **_: object) -> tuple[Answer, ...]:
+        told.append(variables["rank_secret_variables"])
+        return ()
+
+    monkeypatch.setattr(ansible, "run", run)
+    over_ray = replace(recipe, parallel=replace(recipe.parallel, backend="ray"))
+    for _ in range(2):
+        launch.start(line, rank_commands(over_ray, line, "boot-1"), PacedClock(), lambda _: None)
+    launch.start(line, rank_commands(recipe, line, "boot-1"), PacedClock(), lambda _: None)
+    first, second, none = told
+    assert first.keys() == {node.name for node in line.nodes}
+    drawn = {text for variables in (*first.values(), *second.values()) for text in variables.values()}
+    assert len(drawn) == 2
+    assert all(len(text) == 64 for text in drawn)
+    assert none == {}
 
 
 def test_what_a_node_says_when_a_rank_does_not_start_is_told_without_secrets(

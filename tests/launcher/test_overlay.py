@@ -49,7 +49,7 @@ def test_settings_change_what_they_name(recipe: Recipe, engine: EngineFacts) -> 
         ("args.max-model-len", float("nan"), "wanted a finite number, found nan"),
         ("memory.free_floor_gib", float("inf"), "wanted a finite number, found inf"),
         ("speculative.tokens", 0, "tokens: wanted 1 to 64, found 0"),
-        ("parallel.tensor", -4, "wanted at least 1, found -4 and 1"),
+        ("parallel.tensor", -4, "wanted at least 1, found -4, 1 and 1"),
         ("memory.container_gib", 0, "wanted at least 1, found 0 and 16"),
         ("engine.image", "-x", "wanted the name of a container image"),
         ("engine.version", "9", "an engine cannot be changed by a setting"),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 WORKERS = ("spark-a3", "spark-a2", "spark-a1")
 HEAD = "spark-a0"
-STARTED = ("Every worker runs", "The head runs")
+STARTED = ("Every rank but the last runs", "The last rank runs")
 
 
 def launching(images: dict[str, str] | None = None) -> dict[str, Any]:
@@ -50,9 +50,9 @@ def test_a_failing_worker_keeps_the_head_from_starting(play: Play, nodes: tuple[
     """With one worker refused by docker the head is never touched, and the refusal is docker's."""
     ran = play("launch", launching({"spark-a2": "broken"}))
     assert ran.rc != 0
-    assert "The head runs" not in ran.results
+    assert "The last rank runs" not in ran.results
     assert nodes[0].calls() == []
-    assert "unknown runtime" in str(ran.results["Every worker runs"]["spark-a2"]["msg"])
+    assert "unknown runtime" in str(ran.results["Every rank but the last runs"]["spark-a2"]["msg"])
     assert "hunter2" not in ran.text + str(ran.results)
 
 

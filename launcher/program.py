@@ -1,0 +1,18 @@
+"""Program: what the container of a rank runs, as an engine's module says it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """The container's entry point and the arguments it gets; no shell parses them.
+
+    `env` are variables that follow from how it is run. `drawn` are those that hold one secret, drawn anew for each launch and the same
+    on every rank, by which the ranks know each other.
+    """
+
+    entrypoint: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    drawn: tuple[str, ...] = ()
