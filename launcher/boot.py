@@ -15,7 +15,7 @@ from bootcheck.facts import Bundle, Context
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene, is_serving
-from launcher import applying, launch, tails
+from launcher import applying, capacity, launch, tails
 from launcher.command import RankCommand
 from launcher.guard import Guard
 from launcher.needs import needs
@@ -176,7 +176,13 @@ class _Ritual:
     def _wait(self, commands: tuple[RankCommand, ...], guard: Guard) -> Outcome:
         plan = self.plan
         return launch.wait_ready(
-            plan.line, plan.recipe, commands, self.clock, self._telling("ready"), guard=guard
+            plan.line,
+            plan.recipe,
+            commands,
+            self.clock,
+            self._telling("ready"),
+            guard=guard,
+            sought=plan.sought,
         )
 
     def _telling(self, stage: Stage) -> launch.Report:
@@ -235,6 +241,9 @@ class _Ritual:
             log=outcome.log,
             logs=outcome.logs,
             smokes=outcome.smokes,
+            evidence=outcome.evidence,
+            found=outcome.found,
+            pin=None if self.plan.recipe.memory.kv_cache_gib else capacity.pin(outcome.evidence),
             unclear=outcome.unclear,
             lowest=outcome.lowest,
             flushes=outcome.flushes,

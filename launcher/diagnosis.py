@@ -23,6 +23,7 @@ TROUBLES: tuple[Trouble, ...] = (
     *fabric.TROUBLES,
     *meeting.CONSEQUENCES,
     # The line may well serve.
+    *software.WRONG,
     *fabric.SLOW,
     *meeting.WARNINGS,
     *software.WARNINGS,

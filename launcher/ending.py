@@ -28,7 +28,7 @@ _SHOWN = 40
 
 _CONSEQUENCES = frozenset(one.name for one in meeting.CONSEQUENCES)
 _MACHINE = frozenset(one.name for one in fabric.NIC)
-_SLOW = frozenset(one.name for one in fabric.SLOW)
+_SPOILS = frozenset(one.name for one in (*software.WRONG, *fabric.SLOW))
 _KILLERS = frozenset(one.name for one in killers.KILLERS)
 
 _ERROR = re.compile(r"\bERROR\b|\w*Error\b")
@@ -65,11 +65,6 @@ def journal_argv(made: str) -> tuple[str, ...] | None:
 def is_whole(said: str) -> bool:
     """Whether journalctl showed all that there is, by what it said beside it."""
     return not _NOT_ALL.search(said)
-
-
-def is_kept(line: str) -> bool:
-    """Whether a line of a log is said once, long before a line is ready, and counts then: NCCL's network, a key that shows."""
-    return bool(fabric.NETWORK.search(line) or software.KEY.search(line))
 
 
 def is_gone(said: str) -> bool:
@@ -157,11 +152,11 @@ def lost_machine(journals: Mapping[str, Sequence[str]]) -> tuple[str, Diagnosis]
 
 
 def remarks(logs: Mapping[str, Sequence[str]]) -> tuple[Diagnosis, ...]:
-    """Return what the logs of a line that serves tell of: faults that make it slow, then warnings; each once."""
+    """Return what the logs of a line that serves tell of: faults that make it wrong or slow, then warnings; each once."""
     found: dict[str, Diagnosis] = {}
     for log in logs.values():
         for told in diagnosis.explain_all(log):
-            if told.name in _SLOW or told.kind == "warning":
+            if told.name in _SPOILS or told.kind == "warning":
                 found.setdefault(told.name, told)
     return tuple(sorted(found.values(), key=lambda told: not told.is_fault))
 

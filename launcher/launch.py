@@ -23,7 +23,7 @@ from sparkctl.clock import Clock
 from sparkctl.line import Line
 from sparkctl.shell import Shell
 
-__all__ = ["Outcome", "Report", "head_log", "start", "stop", "stop_variables", "wait_ready"]
+__all__ = ["Outcome", "Report", "start", "stop", "stop_variables", "wait_ready"]
 
 Report = Callable[[str], None]
 
@@ -107,6 +107,7 @@ def wait_ready(  # noqa: PLR0913 - the last has a default and is named by the ca
     report: Report,
     *,
     guard: Guard | None = None,
+    sought: tuple[str, ...] = (),
 ) -> Outcome:
     """Wait until the line is ready, a rank ends or falls silent, a node stays silent, or the guard trips."""
     news = guard.news if guard else threading.Event()
@@ -120,6 +121,7 @@ def wait_ready(  # noqa: PLR0913 - the last has a default and is named by the ca
             guard=guard,
             shell=shell,
             watch=watch,
+            sought=sought,
         )
         while True:
             news.clear()
@@ -127,10 +129,3 @@ def wait_ready(  # noqa: PLR0913 - the last has a default and is named by the ca
             if ended:
                 return ended
             news.wait(clock.real_s(recipe.ready.poll_s))
-
-
-def head_log(line: Line, head: RankCommand) -> str | None:
-    """Return the head's whole log, or None when it cannot be had."""
-    with Shell(line) as shell:
-        said = shell.run_each({head.node: ("docker", "logs", head.name)})[0]
-    return said.stdout + said.stderr if said.rc == 0 else None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from launcher.evidence import Values
 from launcher.smoke import Smoked
 from launcher.watermark import Trip
 
@@ -23,6 +24,10 @@ class Outcome:
     logs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The end of each rank's log, by node, read before the ranks were removed."""
     smokes: tuple[Smoked, ...] = field(default=())
+    evidence: Mapping[str, Values] = field(default_factory=dict)
+    """What each rank's log proves, by node."""
+    found: tuple[str, ...] = ()
+    """Those of the texts that were looked for that stand in some rank's log."""
     trip: Trip | None = None
     remarks: tuple[str, ...] = ()
     """What the ranks' logs warn of although the line serves."""

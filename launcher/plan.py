@@ -6,7 +6,9 @@ from typing import Literal
 
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
+from launcher.capacity import Pin
 from launcher.command import RankCommand, launch_order, rank_commands
+from launcher.evidence import Values
 from launcher.recipe import Recipe
 from launcher.smoke import Smoked
 from launcher.watermark import Limits
@@ -53,6 +55,8 @@ class Plan:
     """Gates whose failure the owner takes upon himself; each is named in the record."""
     replaces: bool = False
     """Whether ranks of the line are expected to run, as between two boots of a climb; else that is worth a warning."""
+    sought: tuple[str, ...] = ()
+    """Texts to look for in the ranks' logs: what proves that a lever took effect."""
     apply: bool = False
     """Whether to raise running MTUs and set the line's kernel settings; never without being asked."""
 
@@ -87,6 +91,12 @@ class Boot:
     logs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The end of each rank's log, by node: stopping removed the containers that held it."""
     smokes: tuple[Smoked, ...] = ()
+    evidence: Mapping[str, Values] = field(default_factory=dict)
+    """What each rank's log proves, by node."""
+    found: tuple[str, ...] = ()
+    """Those of the plan's `sought` that stand in some rank's log."""
+    pin: Pin | None = None
+    """The KV cache that every rank could be pinned to; None where it is pinned or a rank did not say."""
     unclear: bool = False
     lowest: Mapping[str, int] = field(default_factory=dict)
     """How low each node's MemAvailable went while it loaded, in bytes: what a floor may be learnt from."""

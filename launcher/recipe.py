@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from launcher import evidence
 from launcher.progress import Stage
 from launcher.watermark import Mode
 
@@ -193,6 +194,8 @@ class Recipe:
     graphs: Graphs | None = None
     fork: Fork | None = None
     ready: Ready = field(default_factory=Ready)
+    expects: Mapping[str, str] = field(default_factory=dict)
+    """What every rank's log must prove before the line counts as ready: by the name of a proof (launcher/evidence.py) a text in it."""
     known_to_fail: tuple[str, ...] = ()
     """What is known to go wrong with it, each with where that was reported."""
 
@@ -210,6 +213,10 @@ class Recipe:
         )
         if twice:
             raise ValueError(f"fork: {', '.join(twice)} stands outside of fork too; give it once")
+        strange = sorted(self.expects.keys() - evidence.NAMES)
+        if strange:
+            wanted = ", ".join(sorted(evidence.NAMES))
+            raise ValueError(f"expects: no log proves {', '.join(strange)}; wanted some of {wanted}")
         nul = [name for name, text in self.environment.items() if "\0" in text]
         if nul:
             raise ValueError(f"env: {', '.join(nul)} holds a NUL character, which no environment can")

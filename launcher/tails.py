@@ -40,6 +40,11 @@ def ask(shell: Shell, names: Mapping[str, str], most: int = MOST) -> tuple[Said,
     )
 
 
+def ask_whole(shell: Shell, names: Mapping[str, str]) -> tuple[Said, ...]:
+    """Return docker's answer with each rank's whole log."""
+    return shell.run_each({node: ("docker", "logs", name) for node, name in names.items()})
+
+
 def _tail(said: Said) -> Tail:
     if said.rc == 0:
         return Tail(node=said.node, lines=redact.lines((said.stdout + said.stderr).splitlines()))

@@ -24,7 +24,7 @@ _RAY_DRAWN = ("RAY_AUTH_TOKEN",)
 def program(recipe: Recipe, line: Line, node: Node) -> Program:
     """Return what a rank's container runs."""
     if recipe.parallel.backend == "mp":
-        return Program(entrypoint="vllm", argv=(*_serve(recipe), *_render_all(_ranked(recipe, line, node))))
+        return Program(entrypoint="vllm", argv=(*_serve(recipe), *_render_all(_flags(recipe, line, node))))
     port = str(line.master_port)
     if node.rank == 0:
         served = (*_serve(recipe), *_render_all(_flags(recipe, line)))
@@ -56,20 +56,8 @@ def _meets(recipe: Recipe, node: Node) -> str:
     return node.fabric_address if recipe.parallel.meet == "fabric" else node.host
 
 
-def _ranked(recipe: Recipe, line: Line, node: Node) -> dict[str, Argument]:
-    """Return the flags of one rank that is told its place; ranks above 0 are headless."""
-    place: dict[str, Argument] = {
-        "nnodes": len(line.nodes),
-        "node-rank": node.rank,
-        "master-addr": _meets(recipe, line.head),
-        "master-port": line.master_port,
-    }
-    if node.rank > 0:
-        place["headless"] = True
-    return _flags(recipe, line, place)
-
-
-def _flags(recipe: Recipe, line: Line, place: dict[str, Argument] | None = None) -> dict[str, Argument]:
+def _flags(recipe: Recipe, line: Line, node: Node | None = None) -> dict[str, Argument]:
+    """Return the flags of the engine, or of one rank that is told its place; ranks above 0 are headless."""
     flags: dict[str, Argument] = {
         "served-model-name": recipe.model.served_name,
         "host": line.api_host,
@@ -80,8 +68,16 @@ def _flags(recipe: Recipe, line: Line, place: dict[str, Argument] | None = None)
     if recipe.parallel.data > 1:
         flags |= {"data-parallel-size": recipe.parallel.data, "data-parallel-backend": "ray"}
     flags["distributed-executor-backend"] = recipe.parallel.backend
-    flags |= place or {}
+    if node:
+        flags |= {
+            "nnodes": len(line.nodes),
+            "node-rank": node.rank,
+            "master-addr": _meets(recipe, line.head),
+            "master-port": line.master_port,
+        }
     flags["gpu-memory-utilization"] = recipe.memory.utilisation
+    if node and node.rank > 0:
+        flags["headless"] = True
     if recipe.memory.kv_cache_gib is not None:
         flags["kv-cache-memory-bytes"] = round(recipe.memory.kv_cache_gib * GIB)
     return flags | _decoding_flags(recipe) | recipe.flags

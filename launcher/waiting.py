@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from launcher import api, ending, progress, tails
+from launcher import api, ending, evidence, progress, tails
 from launcher.api import Seen
 from launcher.command import RankCommand
 from launcher.ending import End
@@ -35,7 +35,11 @@ MOST_SILENCES = 3
 
 @dataclass(slots=True, kw_only=True)
 class Waiting:
-    """What one wait knows and holds; `silences` counts looks in a row at which a node did not answer."""
+    """What one wait knows and holds.
+
+    `silences` counts looks in a row at which a node did not answer, `unread` those at which a log of a line that answers could not be
+    read.
+    """
 
     line: Line
     recipe: Recipe
@@ -45,7 +49,9 @@ class Waiting:
     guard: Guard | None
     shell: Shell
     watch: Watch
+    sought: tuple[str, ...] = ()
     silences: int = 0
+    unread: int = 0
 
     def look(self) -> Outcome | None:
         """Look once; None means that the wait goes on."""
@@ -77,12 +83,7 @@ class Waiting:
         if seen.is_locked:
             return _locked(self.line, seen)
         if seen.health == 200 and self.recipe.model.served_name in seen.serves:
-            self.report("the API answers; asking the smokes")
-            smoked = _ask_smokes(self.line, self.recipe, self.clock)
-            ends = self.watch.ends() if smoked.fault else ()
-            if ends and not self._tripped():
-                return _ended(self.shell, self.commands, ends)
-            return smoked if smoked.fault else self._remarked(smoked)
+            return self._prove()
         moved = self.guard.moved() if self.guard else {}
         stuck = self.watch.stuck(moved, self.recipe.ready.silence_s)
         if stuck:
@@ -90,16 +91,33 @@ class Waiting:
         self.report(progress.describe(self.watch.ranks()))
         return None
 
-    def _remarked(self, smoked: Outcome) -> Outcome:
-        """Read the logs of a line that answers: on sockets it would serve several times slower without a word."""
-        read = _logs(self.shell, {one.node: one.name for one in self.commands})
-        found = ending.remarks(
-            {node: (*kept, *read.get(node, ())) for node, kept in self.watch.kept().items()}
-        )
-        slow = next((one for one in found if one.is_fault), None)
-        if slow:
-            return replace(smoked, fault=slow.said, node=self.line.head.name, hint=slow.hint)
-        return replace(smoked, remarks=tuple(f"{one.said}: {one.hint}" for one in found))
+    def _prove(self) -> Outcome | None:
+        """Read what the logs of a line that answers prove, then ask it: what it serves with says more than what it answers."""
+        self.report("the API answers; reading every rank's log, then asking the smokes")
+        logs = self._whole_logs()
+        if isinstance(logs, Outcome):
+            self.unread += 1
+            return logs if self.unread >= MOST_SILENCES else None
+        proven = _proven(self.recipe, self.line, logs, self.sought)
+        if proven.fault:
+            return proven
+        smoked = _ask_smokes(self.line, self.recipe, self.clock)
+        ends = self.watch.ends() if smoked.fault else ()
+        if ends and not self._tripped():
+            return _ended(self.shell, self.commands, ends)
+        return replace(proven, fault=smoked.fault, node=smoked.node, hint=smoked.hint, smokes=smoked.smokes)
+
+    def _whole_logs(self) -> dict[str, tuple[str, ...]] | Outcome:
+        """Return every rank's log from its beginning, or which node did not give it."""
+        found = {}
+        for said in tails.ask_whole(self.shell, {one.node: one.name for one in self.commands}):
+            if said.rc != 0:
+                text, hint = unreachable.say(said.stderr, answered=said.rc is not None)
+                return Outcome(
+                    fault=f"its rank's log cannot be read: {text}", node=said.node, hint=hint, unclear=True
+                )
+            found[said.node] = tuple((said.stdout + said.stderr).splitlines())
+        return found
 
 
 def guarded(guard: Guard | None, ended: Outcome | None) -> Outcome | None:
@@ -222,6 +240,29 @@ def _locked(line: Line, seen: Seen) -> Outcome:
         else "name its key's file in the inventory (api_key_file), or serve without one where only the line's own network reaches the port",
         unclear=True,
     )
+
+
+def _proven(
+    recipe: Recipe, line: Line, logs: Mapping[str, tuple[str, ...]], sought: tuple[str, ...]
+) -> Outcome:
+    """Return what the logs prove, and the fault if that is not what the recipe expects or makes the line slow."""
+    found = {node: evidence.read(log) for node, log in logs.items()}
+    remarks = ending.remarks(logs)
+    proven = Outcome(
+        evidence=found,
+        found=evidence.seen(logs, sought),
+        remarks=tuple(f"{one.said}: {one.hint}" for one in remarks),
+    )
+    # Over Ray the head's log holds what every rank says.
+    own = found if recipe.parallel.backend == "mp" else {line.head.name: found[line.head.name]}
+    unmet = evidence.unmet(own, recipe.expects, recipe.engine.version, line.head.name)
+    if unmet:
+        return replace(proven, fault=unmet.said, node=unmet.node, hint=unmet.hint, remarks=())
+    spoils = next((one for one in remarks if one.is_fault), None)
+    if spoils:
+        node = next(node for node, log in logs.items() if spoils in ending.remarks({node: log}))
+        return replace(proven, fault=spoils.said, node=node, hint=spoils.hint, remarks=())
+    return proven
 
 
 def _ask_smokes(line: Line, recipe: Recipe, clock: Clock) -> Outcome:

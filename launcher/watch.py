@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from launcher import ending, progress
+from launcher import progress
 from launcher.command import RankCommand
 from launcher.ending import End
 from launcher.progress import RankProgress, Stage, Stuck
@@ -23,15 +23,11 @@ from sparkctl.shell import Shell
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9})Z ?", re.ASCII)
 """What `docker logs --timestamps` puts before a line; always of this length, so that stamps compare as text."""
 
-_KEPT = 200
-"""Lines that are kept of a log at most: each communicator of NCCL says three. Ours."""
-
 
 class _Log:
-    """One rank's log: where it was left, and what is kept of it."""
+    """One rank's log: where it was left."""
 
     def __init__(self) -> None:
-        self.kept: list[str] = []
         self._last = self._left = ""
         self._is_new = True
 
@@ -48,11 +44,7 @@ class _Log:
             self._is_new = found[1] > self._left
             self._last = max(self._last, found[1])
         text = line[found.end() :] if found else line
-        if not self._is_new or not text.strip():
-            return ""
-        if len(self.kept) < _KEPT and ending.is_kept(text):
-            self.kept.append(text)
-        return text
+        return text if self._is_new and text.strip() else ""
 
 
 class Watch:
@@ -99,11 +91,6 @@ class Watch:
         """Return what every rank does, in rank order."""
         with self._lock:
             return tuple(self._ranks.values())
-
-    def kept(self) -> dict[str, tuple[str, ...]]:
-        """Return the lines of each rank's log that count once the line is ready, however long ago they came."""
-        with self._lock:
-            return {node: tuple(log.kept) for node, log in self._logs.items()}
 
     def stuck(self, moved: Mapping[str, float], silence_s: Mapping[Stage, float]) -> Stuck | None:
         """Return the rank that has been silent for too long."""

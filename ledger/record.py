@@ -61,6 +61,7 @@ def boot(  # noqa: PLR0913 - all named; each is a key of the row
     void: bool = False,
     lowest: Mapping[str, int] | None = None,
     accepted: Iterable[str] = (),
+    evidence: Mapping[str, Mapping[str, Iterable[str]]] | None = None,
 ) -> Body:
     """Write a boot; `why` is empty when it came up. `seconds` are the line's.
 
@@ -79,6 +80,10 @@ def boot(  # noqa: PLR0913 - all named; each is a key of the row
         "findings": findings,
         "lowest_available_bytes": dict(lowest or {}),
         "accepted": sorted(accepted),
+        "evidence": {
+            node: {name: [_text(value) for value in values] for name, values in of_rank.items()}
+            for node, of_rank in (evidence or {}).items()
+        },
     }
 
 

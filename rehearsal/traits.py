@@ -9,8 +9,9 @@ from typing import Literal
 
 from rehearsal.model import GEMV_FAST_GB_S
 
-RankFault = Literal["", "dies-loading", "silent-loading", "starves", "freezes"]
-"""What goes wrong with a rank: it ends while it loads, goes on without a word, takes the node's memory, or stops serving."""
+RankFault = Literal["", "dies-loading", "silent-loading", "starves", "freezes", "engram-unusable"]
+"""What goes wrong with a rank: it ends while it loads, goes on without a word, takes the node's memory, stops serving, or serves zeros
+for the rows of a table that it cannot read."""
 
 SshFault = Literal["", "refused", "other-host-key", "other-user", "no-python"]
 SudoFault = Literal["", "password", "slow"]

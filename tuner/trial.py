@@ -8,7 +8,6 @@ that came up and could not be measured soundly is void.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from launcher import launch
 from launcher import plan as plans
 from sparkctl.clock import Clock
 from sparkctl.errors import Unclear
@@ -34,15 +33,21 @@ def of_boot(booted: plans.Boot, arm: tuple[str, ...]) -> Trial | None:
     return Trial(boot=booted.boot, arm=arm, outcome="failed", why=f"{booted.node}: {booted.why}")
 
 
-def measure(
-    plan: plans.Plan, workload: Workload, on: tuple[Lever, ...], *, clock: Clock, watcher: Watcher
+def measure(  # noqa: PLR0913 - two are named
+    plan: plans.Plan,
+    booted: plans.Boot,
+    workload: Workload,
+    on: tuple[Lever, ...],
+    *,
+    clock: Clock,
+    watcher: Watcher,
 ) -> tuple[Trial, Bench | None]:
     """Prove that every lever of a line that is ready is armed, and run the workload once.
 
-    What cannot be had (the head's log, the endpoint) makes the trial void with its reason, never a failure.
+    What cannot be had (an endpoint that is gone) makes the trial void with its reason, never a failure.
     """
     arm = tuple(lever.id for lever in on)
-    unarmed = _unarmed(plan, on)
+    unarmed = _unarmed(booted, on)
     if unarmed:
         return Trial(boot=plan.boot, arm=arm, outcome="void", why="; ".join(unarmed)), None
     endpoint = bench.Endpoint(url=plan.line.url, model=plan.recipe.model.served_name)
@@ -61,16 +66,15 @@ def measure(
     return trial, measured
 
 
-def _unarmed(plan: plans.Plan, on: tuple[Lever, ...]) -> tuple[str, ...]:
-    """Return a void for each lever whose proof is not in the head's log, or for a log that cannot be had."""
-    asked = [lever for lever in on if lever.armed]
-    if not asked:
-        return ()
-    log = launch.head_log(plan.line, plan.commands()[0])
-    if log is None:
-        return ("the head's log cannot be had, so no lever is proven to be armed",)
+def sought(on: tuple[Lever, ...]) -> tuple[str, ...]:
+    """Return what must stand in the ranks' logs for the levers to count as armed."""
+    return tuple(lever.armed for lever in on if lever.armed)
+
+
+def _unarmed(booted: plans.Boot, on: tuple[Lever, ...]) -> tuple[str, ...]:
+    """Return a void for each lever whose proof is in no rank's log."""
     return tuple(
-        f"{lever.id} is not armed: no {lever.armed!r} in the head's log"
-        for lever in asked
-        if lever.armed not in log
+        f"{lever.id} is not armed: no {lever.armed!r} in any rank's log"
+        for lever in on
+        if lever.armed and lever.armed not in booted.found
     )

@@ -43,9 +43,6 @@ _QP_FIGURES = compiled(
     r"local GID (?P<local>[0-9A-Fa-f.:]+), remote GID (?P<remote>[0-9A-Fa-f.:]+)(?![0-9A-Fa-f.:])"
 )
 
-NETWORK = compiled(r"NCCL INFO (?:Using network |NET/(?:Socket|IB)\s?: Using |NET/IB\s?: No device found)")
-"""What NCCL says of the network that it chose, once, when its communicators are made and much else is still to be logged."""
-
 _SOCKET_CHOSEN = compiled(r"NCCL INFO Using network Socket\b")
 _SOCKET_OPENED = compiled(r"NCCL INFO NET/Socket\s?: Using ")
 _IB_CHOSEN = compiled(r"NCCL INFO (?:Using network IB\b|NET/IB\s?: Using \[[0-9]+\])")

@@ -76,6 +76,26 @@ def _locked(lines: Lines) -> Told | None:
 
 _WITH_KEY = "waiting longer changes nothing: ask /health, which needs no key, or ask with the key"
 
+WRONG = (
+    # The line serves, and what it says is wrong.
+    Trouble(
+        name="engram-unusable",
+        read=worded(
+            r"[Ee]ngram.*\bunusable\b",
+            exact=(
+                (
+                    r"[Ee]ngram (?P<what>layer [0-9]{1,3})\b.*\bunusable\b",
+                    "the Engram table of {what} cannot be read on this rank",
+                ),
+            ),
+            plain="an Engram table cannot be read on this rank",
+            hint="its rows are served as zeros, without an error: look at the mount of the node-local Engram files on this node and at "
+            "their manifest, then boot anew",
+        ),
+        source="tsw2k/Deepseek-4.1-Flash-Quad-DGX-Sparks (reported)",
+    ),
+)
+
 TROUBLES = (
     Trouble(
         name="wrong-architecture",

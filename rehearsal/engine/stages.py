@@ -37,10 +37,22 @@ async def load(life: Life) -> None:
     read_kib = int(life.plan.weights * 1024**2)
     node.keep_page_cache(life.node.root, max(node.page_cache_kib(life.node.root), read_kib))
     life.journal.info("default_loader.py:384", f"Loading weights took {whole_s:.2f} seconds")
+    if "DSV41_ENGRAM_DIR" in life.environment:
+        _find_rows(life)
     life.journal.info("mxfp4.py:212", "Using 'EXL3' Mxfp4 MoE backend.")
     life.journal.info("__init__.py:288", f"Using {_kernel(life)} for MXFP8 GEMM")
     text = f"Model loading took {life.plan.weights:.2f} GiB memory and {whole_s:.6f} seconds"
     life.journal.info("model_runner.py:402", text)
+
+
+def _find_rows(life: Life) -> None:
+    """Say from where each Engram table is read; a table that cannot be read is a warning and zeros."""
+    for layer in (1, 14):
+        if layer == 14 and life.node.rank_fault == "engram-unusable":
+            text = f"Engram layer {layer}: {life.environment['DSV41_ENGRAM_DIR']} unusable, its rows read as zeros"
+            life.journal.warning("engram.py:230", text)
+        else:
+            life.journal.info("engram.py:212", f"Engram layer {layer}: rows read from node-local files")
 
 
 def _draw(life: Life, bar: str) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from launcher.capacity import MARGIN_GIB
 from launcher.plan import Boot, Plan
 from sparkctl import ansible, edge
 from sparkctl.cli import kept, served
@@ -88,7 +89,7 @@ def _show_boot(session: Session, plan: Plan, ended: Boot) -> int:
     show_findings(console, ended.findings, everything=False, accepted=plan.accepted)
     for text in ended.log:
         console.say(f"  | {text}")
-    for text in _memory(ended):
+    for text in (*_memory(ended), *_proven(ended)):
         console.say(text)
     if ended.ok:
         console.show(f"line {line.name} is ready at {line.url} after {duration(ended.seconds)}")
@@ -103,6 +104,30 @@ def _show_boot(session: Session, plan: Plan, ended: Boot) -> int:
     told = {"ok": ended.ok, "url": line.url if ended.ok else None, "simulated": session.simulated}
     console.answer({**answer, "logs": logs, **told})
     return code
+
+
+def _proven(ended: Boot) -> Iterator[str]:
+    """Say what the ranks' logs prove: in one line what they agree on, then what differs."""
+    alike, unlike = [], []
+    for name in sorted({name for values in ended.evidence.values() for name in values}):
+        nodes = dict[str, list[str]]()
+        for node, values in ended.evidence.items():
+            if name in values:
+                nodes.setdefault(", ".join(values[name]), []).append(node)
+        if len(nodes) == 1:
+            alike.append(f"{name} {next(iter(nodes))}")
+        else:
+            told = "; ".join(f"{text} on {', '.join(names)}" for text, names in nodes.items())
+            unlike.append(f"and that they differ in {name}: {told}")
+    if alike or unlike:
+        yield f"the ranks' logs prove {'; '.join(alike)}"
+        yield from unlike
+    if ended.pin:
+        pin = ended.pin
+        yield (
+            f"KV cache: ranks offer {pin.least_gib:g} ({pin.node}) to {pin.most_gib:g} GiB; --set memory.kv_cache_gib={pin.gib:g} pins "
+            f"every rank to the least less {MARGIN_GIB:g} GiB, so that boots are alike"
+        )
 
 
 def _memory(ended: Boot) -> Iterator[str]:

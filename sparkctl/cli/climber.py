@@ -143,6 +143,7 @@ class Climber:
             floors=chosen.floors,
             accepted=accepted(chosen.line, None),
             replaces=step.number > 1,
+            sought=trials.sought(on),
         )
         watcher = trials.Watcher(
             boot=_quietly(stage_teller(console, f"boot {step.number}, "), console.verbose),
@@ -151,7 +152,9 @@ class Climber:
         booted = boot_and_record(session, plan, watcher.boot, climb=self.climb, on=step.on)
         trial = None if booted.ok else trials.of_boot(booted, step.on)
         if booted.ok:
-            trial, measured = trials.measure(plan, self.workload, on, clock=session.clock, watcher=watcher)
+            trial, measured = trials.measure(
+                plan, booted, self.workload, on, clock=session.clock, watcher=watcher
+            )
             body = record.bench(trial, measured, climb=self.climb, simulated=session.simulated)
             self._append("bench", body)
         console.say(self._boot_line(step, booted, trial))

@@ -57,6 +57,7 @@ def _row(
         void=void,
         lowest=ended.lowest,
         accepted=plan.accepted,
+        evidence=ended.evidence,
     )
 
 

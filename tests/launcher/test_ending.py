@@ -106,26 +106,6 @@ def test_a_slow_network_is_a_fault_of_a_line_that_serves_and_a_login_is_not() ->
     assert [one.name for one in ending.remarks({"a": (socket,), "b": (ssh,)})] == ["nccl-on-sockets"]
 
 
-@pytest.mark.parametrize(
-    ("line", "is_kept"),
-    [
-        ("n:301:344 [0] NCCL INFO Using network Socket", True),
-        ("n:301:344 [0] NCCL INFO NET/Socket : Using [0]enP7s7:192.0.2.10<0>", True),
-        (
-            "n:301:344 [0] NCCL INFO NET/IB : Using [0]rocep1s0f0:1/RoCE [RO]; OOB enp1s0f0np0:10.10.1.1<0>",
-            True,
-        ),
-        ("n:301:344 [0] NCCL INFO NET/IB : No device found.", True),
-        ("non-default args: {'api_key': ['EXAMPLE']}", True),
-        ("n:301:301 [0] NCCL INFO Bootstrap: Using enP7s7:192.0.2.10<0>", False),
-        ("Starting to load model /m", False),
-    ],
-)
-def test_what_is_said_once_is_kept(line: str, is_kept: bool) -> None:  # noqa: FBT001
-    """What counts only once the line answers has long left the end of its log then."""
-    assert ending.is_kept(line) == is_kept
-
-
 @given(st.lists(st.text(max_size=60), max_size=12), st.sampled_from([None, 0, 1, 137, 143]))
 def test_any_log_has_an_end(lines: Sequence[str], code: int | None) -> None:
     """Whatever the logs hold, one rank is named and nothing breaks."""

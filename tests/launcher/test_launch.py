@@ -36,7 +36,7 @@ class Nodes:
     """Stands for the shell over a line that loads: every rank runs and says nothing unless a test says otherwise."""
 
     states: dict[str, str | Said] = field(default_factory=dict)
-    logs: dict[str, str] = field(default_factory=dict)
+    logs: dict[str, str | Said] = field(default_factory=dict)
     journals: dict[str, str | Said] = field(default_factory=dict)
     ran: list[tuple[str, str]] = field(default_factory=list)
     takes: dict[str, Callable[[str, str], None]] = field(default_factory=dict)
@@ -81,6 +81,8 @@ class Nodes:
         verb = argv[1] if argv[0] == "docker" else argv[0]
         self.ran.append((node, verb))
         texts: dict[str, str | Said] = {"logs": self.logs.get(node, "")}
+        if verb == "logs" and "--tail" in argv and isinstance(texts["logs"], str):
+            texts["logs"] = "\n".join(texts["logs"].splitlines()[-int(argv[argv.index("--tail") + 1]) :])
         texts["inspect"] = self.states.get(node, RUNNING)
         if "{{.Created}}" in argv:
             texts["inspect"] = self.made.get(node, "2026-11-29T12:00:07.5Z\n")
@@ -175,6 +177,8 @@ def told() -> list[str]:
     return []
 
 
+READING = "the API answers; reading every rank's log, then asking the smokes"
+
 Wait = Callable[..., Outcome]
 
 
@@ -185,10 +189,15 @@ def wait(line: Line, recipe: Recipe, nodes: Nodes, served: Api, told: list[str])
     assert served
     commands = rank_commands(recipe, line, "boot-1")
 
-    def run(ready: Ready | None = None, guard: Watching | None = None) -> Outcome:
-        asked = replace(recipe, ready=ready or Ready(poll_s=1.0))
+    def run(
+        ready: Ready | None = None,
+        guard: Watching | None = None,
+        expects: Mapping[str, str] | None = None,
+        sought: tuple[str, ...] = (),
+    ) -> Outcome:
+        asked = replace(recipe, ready=ready or Ready(poll_s=1.0), expects=expects or {})
         clock = PacedClock(pace=1000.0)
-        return launch.wait_ready(line, asked, commands, clock, told.append, guard=guard)  # type: ignore[arg-type]
+        return launch.wait_ready(line, asked, commands, clock, told.append, guard=guard, sought=sought)  # type: ignore[arg-type]
 
     return run
 
@@ -205,7 +214,7 @@ def test_ready_is_answered_sensibly(wait: Wait, served: Api, recipe: Recipe, tol
     assert outcome.fault == ""
     assert [one.name for one in outcome.smokes] == [one.name for one in SMOKES]
     assert outcome.lowest == {"spark-a0": 7}
-    assert told == ["all starting", "all starting", "the API answers; asking the smokes"]
+    assert told == ["all starting", "all starting", READING]
 
 
 def test_the_stages_are_told(wait: Wait, nodes: Nodes, served: Api, recipe: Recipe, told: list[str]) -> None:
@@ -322,7 +331,6 @@ def test_a_log_that_is_followed_again_goes_on_where_it_was_left(
         nodes.log(name, "n:1:2 [0] NCCL INFO Using network IB", 20)
         nodes.takes["logs"](name, "Graph capturing finished, a bar's last state")
         assert watch.ranks()[1] == before
-        assert watch.kept()[name] == ("n:1:2 [0] NCCL INFO Using network IB",)
         nodes.log(name, "Model loading took 81 GiB", 21)
         nodes.takes["logs"](name, "a bar's next state")
         after = watch.ranks()[1]
@@ -368,13 +376,73 @@ def test_what_was_said_long_ago_counts_once_the_line_answers(  # noqa: PLR0913, 
     text: str,
     is_fault: bool,  # noqa: FBT001
 ) -> None:
-    """Only the end of a log is read then; NCCL's network and a key that shows stand at its beginning."""
+    """The whole log is read then; NCCL's network and a key that shows stand at its beginning."""
     served.seen = [up(recipe)]
-    nodes.at_look = lambda _: nodes.log("spark-a2", text)
-    nodes.logs = dict.fromkeys(("spark-a0", "spark-a2"), "Application startup complete.")
+    nodes.logs = dict.fromkeys(("spark-a0", "spark-a2"), "\n".join((text, *["(EngineCore) INFO"] * 1000)))
     outcome = wait()
     assert bool(outcome.fault) == is_fault
     assert bool(outcome.remarks) != is_fault
+
+
+def test_a_rank_of_another_version_is_no_ready_line(
+    wait: Wait, nodes: Nodes, served: Api, recipe: Recipe
+) -> None:
+    """A recipe is written for one version of the engine: the rank that runs another is named, before anything is asked."""
+    served.seen = [up(recipe)]
+    for name in ("spark-a0", "spark-a1"):
+        nodes.logs[name] = (
+            f"(Worker pid=1) INFO 09-10 [serve.py:1] Launching vLLM (v{recipe.engine.version}) headless"
+        )
+    nodes.logs["spark-a2"] = "(Worker pid=1) INFO 09-10 [serve.py:1] Launching vLLM (v0.31.2+cu130) headless"
+    outcome = wait()
+    assert outcome.node == "spark-a2"
+    assert (
+        outcome.fault
+        == f"its log says version 0.31.2+cu130, wanted {recipe.engine.version}, which the recipe is written for"
+    )
+    assert "engine.version" in outcome.hint
+    assert outcome.smokes == ()
+
+
+def test_what_a_recipe_expects_of_every_rank_is_asked_of_every_rank(
+    wait: Wait, nodes: Nodes, served: Api, recipe: Recipe
+) -> None:
+    """Rows of Engram that cannot be read are served as zeros: one rank without its proof is no ready line, and all are."""
+    served.seen = [up(recipe)]
+    proof = (
+        "(Worker_TP0 pid=9) INFO 09-10 02:17:03 [engram.py:88] table of layer 1 read from node-local files"
+    )
+    expects = {"engram": "read from node-local"}
+    nodes.logs = {f"spark-a{rank}": proof for rank in range(4)}
+    ready = wait(expects=expects)
+    assert ready.fault == ""
+    assert ready.evidence["spark-a3"]["engram"] == ("table of layer 1 read from node-local files",)
+    nodes.logs["spark-a3"] = "Application startup complete."
+    served.seen = [up(recipe)]
+    lacks = wait(expects=expects)
+    assert lacks.node == "spark-a3"
+    assert lacks.fault.startswith("its log says nothing of engram")
+    assert "expects.engram" in lacks.hint
+
+
+def test_a_lever_is_armed_by_any_rank(wait: Wait, nodes: Nodes, served: Api, recipe: Recipe) -> None:
+    """What is looked for may stand in a worker's log only."""
+    served.seen = [up(recipe)]
+    nodes.logs["spark-a2"] = "n:1:2 [0] NCCL INFO 8 coll channels, 8 p2p channels"
+    outcome = wait(sought=("8 coll channels", "16 coll channels"))
+    assert outcome.found == ("8 coll channels",)
+
+
+def test_a_log_that_cannot_be_read_leaves_the_line_unclear(
+    wait: Wait, nodes: Nodes, served: Api, recipe: Recipe
+) -> None:
+    """Some looks are allowed to fail; then nothing is claimed of a line whose logs nobody saw."""
+    served.seen = [up(recipe)] * waiting.MOST_SILENCES
+    nodes.logs["spark-a1"] = Said(node="", rc=None, stdout="", stderr="no answer within 15 s: timed out")
+    outcome = wait()
+    assert outcome.unclear
+    assert outcome.node == "spark-a1"
+    assert outcome.fault == "its rank's log cannot be read: no answer in time"
 
 
 def test_a_line_with_an_ssh_that_had_no_answer_is_ready(
