@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,9 @@ def test_what_a_killed_controller_left_is_ended_and_nothing_else() -> None:
     ours, theirs, master = start(line.identity), start(other.identity), start(line.identity, "ssh: x [mux]")
     try:
         until = time.monotonic() + 5
+        # A process that is just being made has no command line yet by which a master could be told.
+        while b"[mux]" not in Path(f"/proc/{master.pid}/cmdline").read_bytes() and time.monotonic() < until:
+            time.sleep(0.02)
         while ansible.end_orphans(line) == 0 and time.monotonic() < until:
             time.sleep(0.02)
         assert ours.wait(5) < 0
