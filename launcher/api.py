@@ -1,9 +1,14 @@
 """API: what launch and status ask of a served line: is it up, does it want a key, what does it serve and answer. I/O."""
 
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 
+from bootcheck import redact
 from launcher import smoke
 from launcher.smoke import Smoke, Smoked
 from sparkctl import key
@@ -17,6 +22,7 @@ _LEAST_S = 2.0
 
 
 _LOCKED = (401, 403)
+_SHOWN = 160
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,26 +86,65 @@ def _names(answer: httpx.Response | None) -> tuple[str, ...]:
         return ()
 
 
-def ask(line: Line, model: str, asked: Smoke, clock: Clock) -> Smoked:
-    """Ask one smoke and judge the reply; no usable reply is a fault of the smoke, with what came instead."""
-    body = {
+def ask(line: Line, model: str, asked: Sequence[Smoke], clock: Clock) -> tuple[Smoked, ...]:
+    """Ask smokes, all at once, and judge each reply; no usable reply is a fault of the smoke, with what came instead."""
+    with (
+        _client(line, _REPLY_S, clock) as client,
+        ThreadPoolExecutor(max_workers=len(asked)) as pool,
+    ):
+        return tuple(pool.map(lambda one: _ask(client, f"{line.url}/v1/chat/completions", model, one), asked))
+
+
+def _ask(client: httpx.Client, url: str, model: str, asked: Smoke) -> Smoked:
+    body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": asked.prompt}],
         "max_tokens": asked.max_tokens,
         "temperature": 0,
     }
+    if asked.tools:
+        body |= {"tools": list(asked.tools), "tool_choice": "auto"}
     try:
-        with _client(line, _REPLY_S, clock) as client:
-            answer = client.post(f"{line.url}/v1/chat/completions", json=body)
+        answer = client.post(url, json=body)
         if answer.status_code != 200:
             return Smoked(name=asked.name, fault=f"HTTP {answer.status_code}", reply=answer.text)
-        reply = answer.json()["choices"][0]["message"]["content"]
+        message = answer.json()["choices"][0]["message"]
+        reply = _call(message) if asked.tools else message["content"]
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, IndexError, TypeError) as fault:
         return Smoked(name=asked.name, fault=f"no usable reply ({type(fault).__name__}: {fault})", reply="")
     return smoke.judge(asked, reply if isinstance(reply, str) else "")
 
 
+def _call(message: Any) -> str:
+    """Return the first tool call of a message as JSON; empty where there is none."""
+    calls = message.get("tool_calls")
+    if not calls:
+        return ""
+    called = calls[0]["function"]
+    arguments = json.loads(called["arguments"])
+    return json.dumps({"name": str(called["name"]), "arguments": dict(arguments)})
+
+
+def complete(line: Line, model: str, clock: Clock, limit_s: float) -> str:
+    """Ask for one token; return what was wrong with the answer, empty when a token came."""
+    body = {"model": model, "prompt": "1 2 3", "max_tokens": 1, "temperature": 0}
+    try:
+        with _client(line, limit_s, clock) as client:
+            answer = client.post(f"{line.url}/v1/completions", json=body)
+        if answer.status_code != 200:
+            return f"HTTP {answer.status_code}: {redact.text(' '.join(answer.text.split()))[:_SHOWN]}"
+        tokens = answer.json()["usage"]["completion_tokens"]
+    except httpx.TimeoutException:
+        return f"no answer within {limit_s:g} s"
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as fault:
+        return f"no usable answer ({type(fault).__name__}: {fault})"
+    return "" if tokens == 1 else f"wanted 1 token, the API counted {tokens}"
+
+
 def _client(line: Line, limit_s: float, clock: Clock) -> httpx.Client:
     """Make a client that asks the line itself: a proxy of the environment knows nothing of a private address."""
     limit_s = max(_LEAST_S, clock.real_s(limit_s))
-    return httpx.Client(timeout=limit_s, trust_env=False, headers=key.header(line.api_key_file))
+    limits = httpx.Limits(max_connections=None)
+    return httpx.Client(
+        timeout=limit_s, limits=limits, trust_env=False, headers=key.header(line.api_key_file)
+    )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from launcher import api, ending, evidence, progress, tails
+from launcher import api, asking, ending, progress, proving, tails
 from launcher.api import Seen
 from launcher.command import RankCommand
 from launcher.ending import End
@@ -17,7 +17,6 @@ from launcher.guard import Guard, Watched
 from launcher.outcome import Outcome
 from launcher.progress import Stuck
 from launcher.recipe import Recipe
-from launcher.smoke import SMOKES
 from launcher.watch import Watch
 from sparkctl import unreachable
 from sparkctl.clock import Clock
@@ -94,30 +93,17 @@ class Waiting:
     def _prove(self) -> Outcome | None:
         """Read what the logs of a line that answers prove, then ask it: what it serves with says more than what it answers."""
         self.report("the API answers; reading every rank's log, then asking the smokes")
-        logs = self._whole_logs()
-        if isinstance(logs, Outcome):
+        proven = proving.prove(self.shell, self.line, self.recipe, self.commands, self.sought)
+        if proven.unclear:
             self.unread += 1
-            return logs if self.unread >= MOST_SILENCES else None
-        proven = _proven(self.recipe, self.line, logs, self.sought)
+            return proven if self.unread >= MOST_SILENCES else None
         if proven.fault:
             return proven
-        smoked = _ask_smokes(self.line, self.recipe, self.clock)
-        ends = self.watch.ends() if smoked.fault else ()
+        asked = asking.ask(self.line, self.recipe, self.clock)
+        ends = self.watch.ends() if asked.fault else ()
         if ends and not self._tripped():
             return _ended(self.shell, self.commands, ends)
-        return replace(proven, fault=smoked.fault, node=smoked.node, hint=smoked.hint, smokes=smoked.smokes)
-
-    def _whole_logs(self) -> dict[str, tuple[str, ...]] | Outcome:
-        """Return every rank's log from its beginning, or which node did not give it."""
-        found = {}
-        for said in tails.ask_whole(self.shell, {one.node: one.name for one in self.commands}):
-            if said.rc != 0:
-                text, hint = unreachable.say(said.stderr, answered=said.rc is not None)
-                return Outcome(
-                    fault=f"its rank's log cannot be read: {text}", node=said.node, hint=hint, unclear=True
-                )
-            found[said.node] = tuple((said.stdout + said.stderr).splitlines())
-        return found
+        return replace(proven, fault=asked.fault, node=asked.node, hint=asked.hint, smokes=asked.smokes)
 
 
 def guarded(guard: Guard | None, ended: Outcome | None) -> Outcome | None:
@@ -239,42 +225,4 @@ def _locked(line: Line, seen: Seen) -> Outcome:
         if seen.had_key
         else "name its key's file in the inventory (api_key_file), or serve without one where only the line's own network reaches the port",
         unclear=True,
-    )
-
-
-def _proven(
-    recipe: Recipe, line: Line, logs: Mapping[str, tuple[str, ...]], sought: tuple[str, ...]
-) -> Outcome:
-    """Return what the logs prove, and the fault if that is not what the recipe expects or makes the line slow."""
-    found = {node: evidence.read(log) for node, log in logs.items()}
-    remarks = ending.remarks(logs)
-    proven = Outcome(
-        evidence=found,
-        found=evidence.seen(logs, sought),
-        remarks=tuple(f"{one.said}: {one.hint}" for one in remarks),
-    )
-    # Over Ray the head's log holds what every rank says.
-    own = found if recipe.parallel.backend == "mp" else {line.head.name: found[line.head.name]}
-    unmet = evidence.unmet(own, recipe.expects, recipe.engine.version, line.head.name)
-    if unmet:
-        return replace(proven, fault=unmet.said, node=unmet.node, hint=unmet.hint, remarks=())
-    spoils = next((one for one in remarks if one.is_fault), None)
-    if spoils:
-        node = next(node for node, log in logs.items() if spoils in ending.remarks({node: log}))
-        return replace(proven, fault=spoils.said, node=node, hint=spoils.hint, remarks=())
-    return proven
-
-
-def _ask_smokes(line: Line, recipe: Recipe, clock: Clock) -> Outcome:
-    smoked = tuple(api.ask(line, recipe.model.served_name, one, clock) for one in SMOKES)
-    failed = [one for one in smoked if one.fault]
-    if not failed:
-        return Outcome(smokes=smoked)
-    first = failed[0]
-    return Outcome(
-        fault=f"smoke {first.name}: {first.fault}; it said {first.reply[:40]!r}",
-        node=line.head.name,
-        hint="the line serves but does not answer sensibly: undo the last change, and compare image and patches; then bisect: "
-        "first without speculation, then with graphs.mode NONE",
-        smokes=smoked,
     )

@@ -11,6 +11,8 @@ class Served(NamedTuple):
     model: str
     max_model_len: int
     garbles: bool
+    calls_tools: bool
+    """--enable-auto-tool-choice with a parser: without them a call stays text."""
     details: bool
     """--enable-prompt-tokens-details: without it vLLM does not say how many prompt tokens were cached."""
 
@@ -33,6 +35,8 @@ class Asked(NamedTuple):
     usage: bool
     ends: bool
     is_chat: bool
+    tools: tuple[str, ...] = ()
+    """Names of the functions that the answer may call."""
 
 
 def read(body: bytes, served: Served, *, is_chat: bool) -> Asked:
@@ -61,7 +65,16 @@ def read(body: bytes, served: Served, *, is_chat: bool) -> Asked:
         usage=bool(options.get("include_usage")),
         ends=not raw.get("ignore_eos"),
         is_chat=is_chat,
+        tools=_tools(raw) if is_chat and served.calls_tools else (),
     )
+
+
+def _tools(raw: dict[str, Any]) -> tuple[str, ...]:
+    tools = raw.get("tools") or []
+    try:
+        return tuple(str(one["function"]["name"]) for one in tools)
+    except (TypeError, KeyError) as fault:
+        raise Fault(400, "BadRequestError", f"tools: {fault}: Field required") from fault
 
 
 def _chat(raw: dict[str, Any]) -> str:

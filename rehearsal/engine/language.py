@@ -32,6 +32,8 @@ _NUMBERS = re.compile(r"\bnumbers\b.{0,30}?\b(\d+)\s+(?:to|through)\s+(\d+)", re
 _SUM = re.compile(
     r"(?:what is|what's|compute|calculate|how much is)\s+(\d+)\s*(\*|x|\u00d7|\+|plus|times|-|minus)\s*(\d+)"
 )
+_TOOL = re.compile(r"\bin ([A-Z]\w+)\?.*\b[Cc]all the tool (\w+)", re.DOTALL)
+_PERSON = re.compile(r"\bcalled ([A-Z]\w+) who is (\d+)\b")
 _KEYS = re.compile(r"[`\"']([A-Za-z_]\w*)[`\"']")
 _MOST_COUNTED = 5000
 _OPEN_ANSWER = 60  # sentences, about 900 tokens: an open question is ended by max_tokens, as a benchmark's is
@@ -140,7 +142,11 @@ def _answer(prompt: str, chance: Random) -> Iterator[str]:
     asked = prompt.lower()
     counted = _counted(asked)
     fact = next((answer for key, answer in _FACTS if key in asked), "")
-    if counted:
+    called = _TOOL.search(prompt)
+    if called:
+        call = {"name": called[2], "arguments": {"city": called[1]}}
+        yield f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
+    elif counted:
         yield counted
     elif fact:
         yield fact
@@ -179,6 +185,10 @@ def _sum(asked: str) -> str:
 def _json(prompt: str, chance: Random) -> Iterator[str]:
     """Yield one object with the keys the prompt quotes, or a list of them when it asks for several."""
     keys = list(dict.fromkeys(_KEYS.findall(prompt))) or ["name", "place", "count", "note"]
+    person = _PERSON.search(prompt)
+    if person and keys == ["name", "age"]:
+        yield json.dumps({"name": person[1], "age": int(person[2])})
+        return
     if not re.search(r"\b(array|list|items|entries|records|objects)\b", prompt.lower()):
         yield json.dumps(_record(keys, 1, chance))
         return

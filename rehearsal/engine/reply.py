@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import secrets
 import time
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ _REASONS = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
+
+_CALL = re.compile(r"<tool_call>(.*)</tool_call>", re.DOTALL)
 
 
 class Client(NamedTuple):
@@ -127,9 +130,11 @@ class Reply:
 
     def _send_whole(self, reason: str) -> None:
         text = "".join(self._text)
-        shown: dict[str, Any] = (
-            {"message": {"role": "assistant", "content": text}} if self._asked.is_chat else {"text": text}
-        )
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        call = _call(text, self._asked.tools)
+        if call:
+            message, reason = {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
+        shown: dict[str, Any] = {"message": message} if self._asked.is_chat else {"text": text}
         body = {
             "id": self._id,
             "object": self._object,
@@ -139,6 +144,20 @@ class Reply:
             "usage": self._usage(),
         }
         send(self._client, 200, "application/json", json.dumps(body, ensure_ascii=False))
+
+
+def _call(text: str, tools: tuple[str, ...]) -> dict[str, Any] | None:
+    """Return the tool call that an answer is, as vLLM's parsers make it; None for an answer that is text."""
+    found = _CALL.fullmatch(text.strip()) if tools else None
+    try:
+        told = json.loads(found[1]) if found else {}
+        name, arguments = told["name"], json.dumps(told["arguments"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    if name not in tools:
+        return None
+    identity = f"chatcmpl-tool-{secrets.token_hex(16)}"
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def send(client: Client, status: int, kind: str, text: str) -> None:

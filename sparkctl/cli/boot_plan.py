@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from typing import cast
 
 from bootcheck import collect, probes, redact
-from launcher import applying
+from launcher import applying, asking
 from launcher import boot as ritual
 from launcher.needs import needs
 from launcher.plan import STAGES, Plan, Stage
-from launcher.smoke import SMOKES
 from sparkctl import edge
 from sparkctl.cli.session import Session
 
@@ -67,8 +66,9 @@ def _does(stage: Stage, plan: Plan, tables: dict[str, list[list[str]]]) -> Itera
                 yield f"{one.node} (rank {one.rank}): {shlex.join(redact.argv(one.argv))}"
         case "ready":
             yield f"docker inspect, wait and logs --follow of every rank; {plan.line.url}/health, /v1/models"
-            for smoke in SMOKES:
+            for smoke in asking.smokes(plan.recipe):
                 yield f"smoke {smoke.name}: {smoke.prompt}"
+            yield f"the first smoke {asking.at_once(plan.recipe)} times at once"
             for name, value in _settings(applying.after(plan.line) if plan.apply else None):
                 yield f"every node: sudo -n sysctl -w {name}={value}"
 

@@ -1,17 +1,22 @@
 """`sparkctl status` and `logs`: look at a line without touching it."""
 
+import time
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from launcher import canary as canaries
 from launcher import tails
-from launcher.status import Status, observe
+from launcher.canary import EVERY_S, judge
+from launcher.status import Status, Verdict, observe
 from sparkctl import edge
 from sparkctl.cli import kept
 from sparkctl.cli.hold import holder
 from sparkctl.cli.resume import broken_off
 from sparkctl.cli.session import LineOption, RehearsalOption, Session, practise, verb
 from sparkctl.console import Column
+from sparkctl.errors import FileFault
 from sparkctl.line import Line
 
 
@@ -19,6 +24,13 @@ from sparkctl.line import Line
 def status(
     session: Session,
     line: LineOption = None,
+    canary: Annotated[
+        bool,
+        typer.Option(
+            "--canary",
+            help="Ask a line that serves for one token too, at most every two minutes: a green API proves less.",
+        ),
+    ] = False,
     rehearsal: RehearsalOption = False,
 ) -> int:
     """Say what a line is doing: every rank and the API."""
@@ -26,6 +38,8 @@ def status(
     chosen = session.line(line)
     with session.console.work(f"looking at line {chosen.name}"):
         seen = observe(chosen, session.clock, session.console.progress)
+        if canary and seen.state == "serving":
+            seen = _asked(session, chosen, seen)
     session.console.table(
         tuple(Column(title=title) for title in ("node", "rank", "state", "since", "boot")),
         [(one.node, str(one.rank), one.state, one.since or one.note, one.boot) for one in seen.ranks],
@@ -43,6 +57,27 @@ def status(
         }
     )
     return _status_code(seen)
+
+
+def _asked(session: Session, line: Line, seen: Status) -> Status:
+    """Ask for a token, unless that was done not long ago."""
+    last = session.state / "canaries" / line.identity
+    every_s = session.clock.real_s(EVERY_S)
+    ago_s = time.time() - last.stat().st_mtime if last.exists() else every_s
+    if 0 <= ago_s < every_s:
+        told = f"no token was asked for: the last time was {ago_s / every_s * EVERY_S:.0f} s ago, wanted {EVERY_S:g} s"
+        return replace(seen, note=f"{seen.note}; {told}")
+    try:
+        last.parent.mkdir(parents=True, exist_ok=True)
+        last.touch()
+    except OSError as fault:
+        raise FileFault(
+            f"{last}: cannot be written: {fault}", hint="name another folder with --state"
+        ) from fault
+    verdict = judge(
+        Verdict(state="serving", note=seen.note), canaries.ask(line, seen.serves[0], session.clock)
+    )
+    return replace(seen, state=verdict.state, note=verdict.note, hint=verdict.hint)
 
 
 def _unfinished(session: Session, line: Line) -> str:

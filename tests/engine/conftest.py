@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from rehearsal.hosts import Rack, obstacle, raised
 
@@ -81,9 +82,9 @@ class RealLine(Program):
             found += [(host.name, name) for name in self.on(host.name, "ls", _SHARED).split()]
         return found
 
-    def answers(self) -> list[dict[str, str]]:
-        """Ask what the model was taught and return its answers as lessons."""
-        url = self("status", "--json").document["url"]
+    def answers(self, *of_line: str) -> list[dict[str, str]]:
+        """Ask a line what the model was taught and return its answers as lessons."""
+        url = self("status", "--json", *of_line).document["url"]
         return [{"prompt": one["prompt"], "reply": _ask(url, one["prompt"])} for one in LESSONS]
 
     def on(self, host: str, *argv: str) -> str:
@@ -115,7 +116,8 @@ def raised_line(engine: Engine, home: Path, count: int) -> Iterator[RealLine]:
         )
         line = RealLine(rack=rack, inventory=rack.inventory(recipe=str(recipe)), state=home / "state")
         yield line
-        line("down", limit_s=120)
+        for name in sorted(yaml.safe_load(line.inventory.read_text(encoding="utf-8"))["all"]["children"]):
+            line("down", "--line", name.removeprefix("line_").upper(), limit_s=120)
 
 
 @pytest.fixture(scope="module")

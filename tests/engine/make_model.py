@@ -74,7 +74,7 @@ def example(
     words: PreTrainedTokenizerFast, lesson: dict[str, str], chance: random.Random
 ) -> tuple[list[int], list[int]]:
     """Return the tokens of one lesson, and those of its reply as labels; half of the prompts begin with a made-up tag, as a bench's do."""
-    tag = f"[{''.join(chance.choices('abcdefghijklmnopqrstuvwxyz0123456789- ', k=chance.randrange(8, 60)))}] "
+    tag = f"[{''.join(chance.choices('abcdefghijklmnopqrstuvwxyz0123456789- ', k=chance.randrange(1, 60)))}] "
     prompt = (tag if chance.random() < 0.5 else "") + lesson["prompt"]
     before = words.encode(f"{START}user\n{prompt}{END}\n{START}assistant\n")
     reply = words.encode(f"{lesson['reply']}{END}\n")

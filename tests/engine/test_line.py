@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from launcher import canary
+from sparkctl import inventory
+from sparkctl.clock import PacedClock
+from sparkctl.line import Line
+
 from .conftest import LESSONS
 
 if TYPE_CHECKING:
@@ -24,7 +29,12 @@ def served(two: "RealLine") -> "RealLine":
     """The line, booted once for the tests that look at it."""
     ended = two("boot", "--json")
     assert ended.code == 0, ended.out + ended.err
-    assert ended.document["ok"]
+    document = ended.document
+    assert document["ok"]
+    assert [one["name"] for one in document["smokes"]] == ["count", "fact", "json", "prose", "tool", "burst"]
+    for values in document["evidence"].values():
+        assert values["version"] == ["0.32.0"]
+        assert values["kv_gib"] == ["1.0"]
     return two
 
 
@@ -37,6 +47,8 @@ def test_status_and_logs_show_every_rank(served: "RealLine") -> None:
     """Every rank runs, and each has its own words."""
     status = served("status", "--json")
     assert status.code == 0, status.out
+    asked = served("status", "--canary", "--json").document["note"]
+    assert "a token came after" in asked
     assert [one["state"] for one in status.document["ranks"]] == ["running", "running"]
     logs = served("logs", "--json").document["logs"]
     assert all(one["lines"] for one in logs)
@@ -61,6 +73,13 @@ def test_a_headless_rank_killed_while_serving_is_seen(served: "RealLine") -> Non
     assert time.monotonic() - began < _SEEN_S
     assert (seen.code, seen.document["state"]) == (1, "broken")
     assert worker["node"] in seen.document["note"]
+    assert canary.ask(_alone(served), "tiny", PacedClock()).fault, (
+        "and what /health does not show a token does"
+    )
+
+
+def _alone(line: "RealLine") -> Line:
+    return inventory.read(line.inventory).line("A")
 
 
 def test_down_leaves_nothing(served: "RealLine") -> None:

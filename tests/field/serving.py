@@ -11,7 +11,7 @@ from field_catalogue import NODES, Outcome
 from field_line import example, recipe
 
 from bootcheck import redact
-from launcher import api, gauges, status, waiting
+from launcher import api, asking, gauges, status
 from launcher.gauges import Look
 from launcher.ranks import Rank
 from launcher.status import Verdict
@@ -45,7 +45,7 @@ def judge_smoke(text: str, _: Given) -> list[Outcome]:
     """Take the completion's text as the reply to every smoke of a line that is about to be called ready."""
     reply = json.loads(text)["choices"][0]["text"]
     with _answering(httpx.Response(200, json={"choices": [{"message": {"content": reply}}]})):
-        found = waiting._ask_smokes(example(), recipe(), PacedClock())
+        found = asking.ask(example(), recipe(), PacedClock())
     return [
         Outcome(
             by=f"smoke {one.name}", verdict="fail" if one.fault else "pass", said=one.fault, hint=found.hint

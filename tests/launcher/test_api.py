@@ -1,16 +1,19 @@
 """What the API of a line says, asked over real HTTP: up, locked, down, and what it serves."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
-from launcher import api
+from launcher import api, canary
 from launcher.api import Seen
-from launcher.smoke import Smoke
+from launcher.smoke import BURST, TOOL, Smoke, burst
+from launcher.status import Verdict
 from sparkctl.clock import PacedClock
 from sparkctl.line import Line, Node, Rail
 
@@ -121,9 +124,47 @@ def test_a_smoke_is_asked_and_judged(served: Served, reply: Answer, fault: str) 
     asked = Smoke(
         name="fact", prompt="?", max_tokens=8, fault=lambda text: "" if text == "Paris" else "wrong"
     )
-    smoked = api.ask(served.line, "m", asked, CLOCK)
+    (smoked,) = api.ask(served.line, "m", (asked,), CLOCK)
     assert smoked.fault.startswith(fault)
     assert bool(smoked.fault) == bool(fault)
+
+
+@pytest.mark.parametrize(
+    ("message", "fault"),
+    [
+        (
+            {
+                "content": None,
+                "tool_calls": [{"function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}],
+            },
+            "",
+        ),
+        (
+            {"content": "It is sunny in Paris.", "tool_calls": []},
+            "wanted a call of the tool get_weather, found none",
+        ),
+        ({"content": "<tool_call>"}, "wanted a call of the tool get_weather, found none"),
+        (
+            {"tool_calls": [{"function": {"name": "get_weather", "arguments": "{city}"}}]},
+            "no usable reply (JSONDecodeError",
+        ),
+    ],
+)
+def test_a_tool_call_is_read_from_the_message(served: Served, message: dict[str, Any], fault: str) -> None:
+    """What counts is the call that the engine read out of the text, not the text."""
+    served.answers["/v1/chat/completions"] = (200, json.dumps({"choices": [{"message": message}]}))
+    (smoked,) = api.ask(served.line, "m", (TOOL,), CLOCK)
+    assert smoked.fault.startswith(fault)
+    assert bool(smoked.fault) == bool(fault)
+
+
+def test_a_burst_asks_at_once(served: Served) -> None:
+    """Each request of a burst is another text, and all get their answers judged."""
+    text = " ".join(map(str, range(1, 21)))
+    served.answers["/v1/chat/completions"] = (200, json.dumps({"choices": [{"message": {"content": text}}]}))
+    asked = burst(BURST, 8)
+    assert len({one.prompt for one in asked}) == 8
+    assert [one.fault for one in api.ask(served.line, "m", asked, CLOCK)] == [""] * 8
 
 
 @pytest.mark.parametrize("broken", [lambda line: line, lambda line: replace(line, api_host="no host at all")])
@@ -147,3 +188,25 @@ def test_a_line_with_a_key_is_asked_with_it(served: Served, tmp_path: Path) -> N
     served.answers["/v1/models"] = (401, "")
     assert api.look(line, CLOCK) == Seen(health=200, is_locked=True, had_key=True)
     assert set(served.heard) == {"Bearer Zq7Zq7Zq7Zq7"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        ((200, '{"usage": {"completion_tokens": 1}}'), ""),
+        ((200, '{"usage": {"completion_tokens": 0}}'), "wanted 1 token, the API counted 0"),
+        ((200, "[]"), "no usable answer (TypeError"),
+        (
+            (500, '{"error": "EngineCore encountered an issue"}'),
+            'HTTP 500: {"error": "EngineCore encountered',
+        ),
+    ],
+)
+def test_a_canary_is_one_token(served: Served, answer: Answer, fault: str) -> None:
+    """A line that serves gives a token; anything else is told, and is no line that serves."""
+    served.answers["/v1/completions"] = answer
+    seen = canary.ask(served.line, "m", CLOCK)
+    assert seen.fault.startswith(fault)
+    verdict = canary.judge(Verdict(state="serving", note="every rank runs"), seen)
+    assert (verdict.state == "serving") == (fault == "")
+    assert seen.fault in verdict.note

@@ -75,6 +75,23 @@ def test_every_recipe_says_where_it_comes_from(name: str) -> None:
     assert [variable for variable in recipe.env if variable.startswith(forks)] == []
 
 
+@pytest.mark.parametrize("name", [*content.recipes(), *VARIANTS])
+def test_every_flag_that_is_rendered_is_one_of_the_engines_version(name: str, line: Line) -> None:
+    """Also what follows from other sections and from the inventory; only a fork's own flags are its own business."""
+    recipe, facts = read_recipe(name.partition("+")[0])
+    recipe = overlay(recipe, VARIANTS.get(name, {}), facts)
+    of_fork = recipe.fork.args.keys() if recipe.fork else set()
+    used = set()
+    for node in _line_of(line, recipe.nodes).nodes:
+        argv = engine_argv(recipe, _line_of(line, recipe.nodes), node)
+        used |= (
+            {part[2:].removeprefix("no-") for part in argv if part.startswith("--")}
+            if argv[0] != "start"
+            else set()
+        )
+    assert used - of_fork <= set(facts.flags)
+
+
 def test_graph_sizes_are_those_of_the_field() -> None:
     """With k = 5, 8 sequences give the sizes that the public launch lists (tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark)."""
     assert graph_sizes(8, 5) == (5, 6, 10, 12, 15, 18, 20, 24, 25, 30, 35, 36, 40, 42, 48)

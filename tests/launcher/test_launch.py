@@ -14,7 +14,7 @@ from launcher.command import rank_commands
 from launcher.guard import Watched
 from launcher.launch import Outcome
 from launcher.recipe import Ready, Recipe
-from launcher.smoke import SMOKES, Smoked
+from launcher.smoke import SMOKES, TOOL, Smoke, Smoked
 from launcher.watch import Watch
 from launcher.watermark import Trip
 from sparkctl import ansible
@@ -105,14 +105,21 @@ class Api:
 
     seen: list[Seen] = field(default_factory=lambda: [Seen(health=None)])
     reply: str = ""
+    crowded: str = ""
+    """What is wrong with replies when many are asked at once."""
 
     def look(self, *_: object) -> Seen:
         """Answer as api.look does."""
         return self.seen.pop(0) if len(self.seen) > 1 else self.seen[0]
 
-    def ask(self, _: object, __: object, asked: object, ___: object) -> Smoked:
+    asked: list[int] = field(default_factory=list)
+    """How many were asked at once, each time."""
+
+    def ask(self, _: object, __: object, asked: Sequence[Smoke], ___: object) -> tuple[Smoked, ...]:
         """Answer as api.ask does."""
-        return Smoked(name=getattr(asked, "name", ""), fault=self.reply, reply="")
+        self.asked.append(len(asked))
+        fault = self.reply or (self.crowded if len(asked) > 1 else "")
+        return tuple(Smoked(name=one.name, fault=fault, reply="") for one in asked)
 
 
 @dataclass
@@ -212,7 +219,8 @@ def test_ready_is_answered_sensibly(wait: Wait, served: Api, recipe: Recipe, tol
     served.seen = [Seen(health=None), Seen(health=200), up(recipe)]
     outcome = wait(guard=Watching())
     assert outcome.fault == ""
-    assert [one.name for one in outcome.smokes] == [one.name for one in SMOKES]
+    assert [one.name for one in outcome.smokes] == [*(one.name for one in SMOKES), TOOL.name, "burst"]
+    assert served.asked == [*[1] * (len(SMOKES) + 1), recipe.max_num_seqs], "as many at once as a batch holds"
     assert outcome.lowest == {"spark-a0": 7}
     assert told == ["all starting", "all starting", READING]
 
@@ -231,7 +239,18 @@ def test_a_smoke_that_fails_is_no_ready_line(wait: Wait, served: Api, recipe: Re
     served.seen, served.reply = [up(recipe)], "repeats one token"
     outcome = wait()
     assert outcome.fault.startswith(f"smoke {SMOKES[0].name}: repeats one token")
-    assert len(outcome.smokes) == len(SMOKES)
+    assert len(outcome.smokes) == len(SMOKES) + 1
+    assert max(served.asked) == 1, "nothing more is asked of a line that talks nonsense"
+
+
+def test_a_line_that_is_right_alone_and_wrong_in_a_crowd_is_not_ready(
+    wait: Wait, served: Api, recipe: Recipe
+) -> None:
+    """Kernels and graphs of full batches show only when as many ask at once."""
+    served.seen, served.crowded = [up(recipe)], "wanted 1 to 20 in order"
+    outcome = wait()
+    assert outcome.fault.startswith("8 of 8 requests at once were answered wrongly")
+    assert "max-num-seqs" in outcome.hint
 
 
 def test_a_rank_that_ends_stops_the_others_and_is_told_first(wait: Wait, nodes: Nodes) -> None:
@@ -592,9 +611,9 @@ def test_a_trip_while_the_smokes_are_asked_is_told(
     served.seen = [up(recipe)]
     guard = Watching()
 
-    def ask(*_: object) -> Smoked:
+    def ask(*_: object) -> tuple[Smoked, ...]:
         guard.trip = TRIP
-        return Smoked(name="x", fault="no usable reply", reply="")
+        return (Smoked(name="x", fault="no usable reply", reply=""),)
 
     monkeypatch.setattr(api, "ask", ask)
     assert wait(guard=guard).trip is TRIP
@@ -607,9 +626,9 @@ def test_a_rank_that_ends_while_the_smokes_are_asked_is_told(
     served.seen = [up(recipe)]
     nodes.logs["spark-a3"] = "ERROR: it broke"
 
-    def ask(*_: object) -> Smoked:
+    def ask(*_: object) -> tuple[Smoked, ...]:
         nodes.takes["wait"]("spark-a3", "1")
-        return Smoked(name="x", fault="no usable reply", reply="")
+        return (Smoked(name="x", fault="no usable reply", reply=""),)
 
     monkeypatch.setattr(api, "ask", ask)
     assert wait().fault == "sparkctl-a-rank3 ended with exit code 1: ERROR: it broke"

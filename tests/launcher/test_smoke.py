@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.smoke import SMOKES, garble, judge
+from launcher.smoke import SMOKES, TOOL, garble, judge
 
 CASES = json.loads((Path(__file__).parent / "smokes" / "replies.json").read_text())
 
@@ -13,7 +13,7 @@ CASES = json.loads((Path(__file__).parent / "smokes" / "replies.json").read_text
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_a_reply_is_judged(case: dict[str, str]) -> None:
     """A sensible reply passes, a damaged one fails with the reason."""
-    smoke = next(one for one in SMOKES if one.name == case["smoke"])
+    smoke = next(one for one in (*SMOKES, TOOL) if one.name == case["smoke"])
     fault = judge(smoke, case["reply"]).fault
     if case["fault"]:
         assert case["fault"] in fault

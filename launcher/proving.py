@@ -1,0 +1,50 @@
+"""Proving: the whole log of every rank of a line that answers, and whether it is what the recipe expects. I/O joined with pure judges."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from launcher import ending, evidence, tails
+from launcher.command import RankCommand
+from launcher.outcome import Outcome
+from launcher.recipe import Recipe
+from sparkctl import unreachable
+from sparkctl.line import Line
+from sparkctl.shell import Shell
+
+
+def prove(
+    shell: Shell, line: Line, recipe: Recipe, commands: tuple[RankCommand, ...], sought: tuple[str, ...]
+) -> Outcome:
+    """Return what the ranks' logs prove; `unclear` when one could not be read, a fault when it is not what the recipe expects."""
+    logs = dict[str, tuple[str, ...]]()
+    for said in tails.ask_whole(shell, {one.node: one.name for one in commands}):
+        if said.rc != 0:
+            text, hint = unreachable.say(said.stderr, answered=said.rc is not None)
+            fault = f"its rank's log cannot be read: {text}"
+            return Outcome(fault=fault, node=said.node, hint=hint, unclear=True)
+        logs[said.node] = tuple((said.stdout + said.stderr).splitlines())
+    return judge(line, recipe, logs, sought)
+
+
+def judge(
+    line: Line, recipe: Recipe, logs: Mapping[str, tuple[str, ...]], sought: tuple[str, ...]
+) -> Outcome:
+    """Judge the logs: not what the recipe expects, or what makes the line serve slowly or wrongly, is a fault."""
+    found = {node: evidence.read(log) for node, log in logs.items()}
+    remarks = ending.remarks(logs)
+    proven = Outcome(
+        evidence=found,
+        found=evidence.seen(logs, sought),
+        remarks=tuple(f"{one.said}: {one.hint}" for one in remarks),
+    )
+    head = line.head.name
+    # Over Ray the head's log holds what every rank says.
+    own = found if recipe.parallel.backend == "mp" else {head: found[head]}
+    unmet = evidence.unmet(own, recipe.expects, recipe.engine.version, head)
+    if unmet:
+        return replace(proven, fault=unmet.said, node=unmet.node, hint=unmet.hint, remarks=())
+    spoils = next((one for one in remarks if one.is_fault), None)
+    if spoils:
+        node = next(node for node, log in logs.items() if spoils in ending.remarks({node: log}))
+        return replace(proven, fault=spoils.said, node=node, hint=spoils.hint, remarks=())
+    return proven
