@@ -8,6 +8,7 @@ from pathlib import Path
 MODULES = {
     "cat": "files",
     "contained": "contained",
+    "df": "disk",
     "docker": "docker",
     "find": "disk",
     "findmnt": "disk",
@@ -39,6 +40,7 @@ _DISK = ("/srv",)
 
 SEEN_IN = {
     "cat": _KERNEL,
+    "df": ("/var/lib/docker",),
     "find": _DISK,
     "grep": ("/sys/class/",),
     "ls": ("/dev/shm",),  # noqa: S108 - a name to look for, not a file of ours

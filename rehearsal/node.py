@@ -65,6 +65,8 @@ class Changes(NamedTuple):
     """Old containers that were stopped: exit code and time."""
     removed: tuple[str, ...] = ()
     """Old containers that were removed."""
+    images: dict[str, dict[str, Any]] = {}  # noqa: RUF012 - as above
+    """Images that were built or loaded here, by reference: what `docker_image.image` shows of them instead of the traits."""
 
 
 class Node(NamedTuple):

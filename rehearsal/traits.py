@@ -153,6 +153,8 @@ class Traits:
     """The image came by docker save and load: another Id and no digest, the same layers (Richard0571, reported)."""
     image_store: Literal["overlay2", "containerd"] = "overlay2"
     image_architecture: Literal["arm64", "amd64"] = "arm64"
+    docker_free_gib: float = 1800.0
+    """Room in the folder of docker; ours, chosen: half of a 4 TB disk."""
     image_env: tuple[str, ...] = ()
     """NAME=VALUE that the image sets beyond the usual."""
     nccl_build: str = ""

@@ -1,4 +1,4 @@
-"""Where playbooks and recipes lie: inside the installed package, or in the checkout beside it."""
+"""Where playbooks, recipes and images lie: inside the installed package, or in the checkout beside it."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ _CHECKOUT = Path(__file__).parent.parent
 
 
 def root() -> Path:
-    """Return the folder that holds `playbooks/`, `recipes/` and `inventory.example.yml`."""
+    """Return the folder that holds `playbooks/`, `recipes/`, `images/` and `inventory.example.yml`."""
     return _PACKED if _PACKED.is_dir() else _CHECKOUT
 
 
@@ -36,6 +36,23 @@ def ladder(name: str) -> Path:
 def prompts(name: str) -> Path:
     """Return the workload file that `name` means: a path, else `recipes/prompts/<name>.yml`."""
     return _named(name, "recipes/prompts", "workload")
+
+
+def image(name: str) -> Path:
+    """Return the manifest that `name` means: a path if it looks like one, else `images/<name>/image.yml`."""
+    if "/" in name or name.endswith((".yml", ".yaml")):
+        return Path(name)
+    if name in images():
+        return root() / "images" / name / "image.yml"
+    raise FileFault(
+        f"image {name!r} is not one that ships with sparkctl: {', '.join(images())}",
+        hint="name one of these, or give a path to an image.yml of your own",
+    )
+
+
+def images() -> tuple[str, ...]:
+    """Return the names of the images whose build ships."""
+    return tuple(sorted(found.parent.name for found in (root() / "images").glob("*/image.yml")))
 
 
 def engines() -> dict[str, Path]:

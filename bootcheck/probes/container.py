@@ -19,7 +19,8 @@ _ODD = (ValueError, KeyError, TypeError, AttributeError, OverflowError, Recursio
 class Image:
     """The serving image on a node. `layers` and `env` are the content; `identity` may differ after save and load.
 
-    `env` is the image's own environment in NAME=VALUE, `digests` what it was pulled as; a loaded image has none.
+    `env` is the image's own environment in NAME=VALUE, `digests` what it was pulled as; a loaded image has none. `n_bytes` is what
+    docker says that it takes, 0 where it does not say.
     """
 
     probe: ClassVar[str] = "image"
@@ -31,6 +32,8 @@ class Image:
     env: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()
     architecture: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    n_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,10 @@ def parse_image(record: Record) -> Image | Unread:
             env=tuple(str(one) for one in (answer.get("Config") or {}).get("Env") or ()),
             digests=tuple(str(one) for one in answer.get("RepoDigests") or ()),
             architecture=str(answer["Architecture"]),
+            labels=dict(
+                (str(name), str(value)) for name, value in ((answer.get("Config") or {}).get("Labels") or {}).items()
+            ),
+            n_bytes=_count(answer.get("Size") or 0),
         )
     except _ODD:
         return unread(record, "not the JSON of docker image inspect")

@@ -1,4 +1,4 @@
-"""stat, find, sha256sum and findmnt of a practice node: the made-up tree under /srv, and where it is mounted from."""
+"""stat, find, sha256sum, findmnt and df of a practice node: the made-up tree under /srv, its mounts, and docker's room."""
 
 import json
 import sys
@@ -21,9 +21,20 @@ def answer(root: Path, name: str, arguments: list[str]) -> int:
     node = read(root)
     if name == "findmnt":
         return _findmnt(node, arguments)
+    if name == "df":
+        return _df(node, arguments)
     if not any(tree.is_own(node, word) for word in arguments):
         real.run(name, arguments)
     return {"stat": _stat, "find": _find, "sha256sum": _sha256sum}[name](node, arguments)
+
+
+def _df(node: Node, arguments: list[str]) -> int:
+    """Answer `df --block-size=1 --output=avail PATH` for the folder of docker."""
+    if len(arguments) != 3 or arguments[:2] != ["--block-size=1", "--output=avail"]:
+        sys.stderr.write("df: unrecognized option\nTry 'df --help' for more information.\n")
+        return 1
+    sys.stdout.write(f"{'Avail':>15}\n{int(node.traits.docker_free_gib * 1024**3):>15}\n")
+    return 0
 
 
 def _stat(node: Node, arguments: list[str]) -> int:

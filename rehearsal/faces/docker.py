@@ -33,6 +33,17 @@ def _run(node: Node, arguments: list[str]) -> int:
     return status
 
 
+def _ship(verb: str) -> Callable[[Node, list[str]], int]:
+    """Return the verb that carries an image out of the node, into it or makes one; costly, and seldom asked for."""
+
+    def answer(node: Node, arguments: list[str]) -> int:
+        module = importlib.import_module("rehearsal.faces.docker_" + ("build" if verb == "build" else "archive"))
+        status: int = getattr(module, verb)(node, arguments)
+        return status
+
+    return answer
+
+
 def _ps(node: Node, arguments: list[str]) -> int:
     valued = {"--filter": "filter", "-f": "filter", "--format": "format"}
     bare = {
@@ -140,4 +151,7 @@ _VERBS: dict[str, Callable[[Node, list[str]], int]] = {
     "wait": docker_old.before(docker_end.wait, "wait"),
     "rm": docker_old.before(docker_end.rm, "rm"),
     "run": _run,
+    "save": _ship("save"),
+    "load": _ship("load"),
+    "build": _ship("build"),
 }

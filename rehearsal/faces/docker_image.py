@@ -6,11 +6,11 @@ from hashlib import sha256
 from typing import Any
 
 from rehearsal.faces import docker_view, system
-from rehearsal.node import Node
+from rehearsal.node import Node, changes
 
 _LAYERS = 12
 _PATH = "PATH=/opt/venv/bin:/usr/local/nvidia/bin:/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/bin:/bin"
-_ENV = (
+ENV = (
     _PATH,
     "NVIDIA_VISIBLE_DEVICES=all",
     "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
@@ -24,8 +24,8 @@ def digest(*parts: str) -> str:
 
 
 def holds(node: Node, reference: str) -> bool:
-    """Whether the node holds that image."""
-    return any(fnmatch.fnmatchcase(reference, pattern) for pattern in node.traits.images)
+    """Whether the node holds that image: from the beginning, or because it was built or loaded here."""
+    return reference in changes(node.root).images or any(fnmatch.fnmatchcase(reference, pattern) for pattern in node.traits.images)
 
 
 def identity(node: Node, reference: str) -> str:
@@ -38,7 +38,25 @@ def identity(node: Node, reference: str) -> str:
 
 
 def image(node: Node, reference: str) -> dict[str, Any]:
-    """Return `docker image inspect` of one image."""
+    """Return `docker image inspect` of one image; one that was built or loaded here is what its own configuration says."""
+    came = changes(node.root).images.get(reference)
+    return _first(node, reference) if came is None else {**_first(node, reference), **_came(node, reference, came)}
+
+
+def _came(node: Node, reference: str, told: dict[str, Any]) -> dict[str, Any]:
+    """Return what is shown of an image that was built or loaded here: it has no digest of a registry, and an Id of its own."""
+    by_manifest = node.traits.image_store == "containerd"
+    words = (*told["layers"], *told["config"]["Env"], *told["config"]["Labels"].values())
+    return {
+        "Id": digest("manifest" if by_manifest else "config", reference, *words),
+        "RepoDigests": [],
+        "Architecture": told["architecture"],
+        "RootFS": {"Type": "layers", "Layers": told["layers"]},
+        "Config": told["config"],
+    }
+
+
+def _first(node: Node, reference: str) -> dict[str, Any]:
     traits = node.traits
     name = reference.rpartition(":")[0] or reference
     published = (
@@ -54,7 +72,7 @@ def image(node: Node, reference: str) -> dict[str, Any]:
         "Size": 31_207_845_120,
         "GraphDriver": _graph(node, reference),
         "RootFS": {"Type": "layers", "Layers": _layers(reference, traits.image_build)},
-        "Config": {"Env": [*_ENV, *traits.image_env], "Entrypoint": ["vllm"], "Labels": {}},
+        "Config": {"Env": [*ENV, *traits.image_env], "Entrypoint": ["vllm"], "Labels": {}},
     }
 
 
