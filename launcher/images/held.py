@@ -1,6 +1,7 @@
 """Held: what each node of a line has of one image, by content. Pure.
 
-The content of an image is what the gate `image-parity` compares: its layers in order and its own environment. Its Id is none of it:
+The content of an image is what the gate `image-parity` compares, its layers in order and its own environment, and beside it the label
+with the digest of its inputs: two builds of the same layers from other inputs are told apart. Its Id is none of it:
 containerd's image store and the classic one name the same content differently, and save and load may change it.
 """
 
@@ -13,6 +14,7 @@ from bootcheck import redact
 from bootcheck.facts import NodeFacts, Unread
 from bootcheck.probes.container import Image
 from bootcheck.probes.software import Docker
+from launcher.images.inputs import DIGEST
 
 PROBES = frozenset({"image", "docker"})
 """Names of the probes that are read here."""
@@ -40,9 +42,10 @@ class Held:
         return bool(self.content)
 
 
-def digest(layers: Sequence[str], env: Sequence[str]) -> str:
-    """Return the content digest: SHA-256 of the canonical JSON of layers in order and environment by name."""
-    told = json.dumps({"env": sorted(env), "layers": list(layers)}, sort_keys=True, separators=(",", ":"))
+def digest(layers: Sequence[str], env: Sequence[str], inputs: str) -> str:
+    """Return the content digest: SHA-256 of the canonical JSON of layers in order, environment by name, and inputs label."""
+    content = {"env": sorted(env), "inputs": inputs, "layers": list(layers)}
+    told = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(told.encode()).hexdigest()}"
 
 
@@ -64,7 +67,7 @@ def read(facts: NodeFacts) -> Held:
         return Held(node=facts.node, store=store)
     return Held(
         node=facts.node,
-        content=digest(image.layers, env),
+        content=digest(image.layers, env, image.labels.get(DIGEST, "")),
         n_bytes=image.n_bytes,
         layers=len(image.layers),
         architecture=image.architecture,

@@ -55,7 +55,6 @@ wanted: {description: What was wanted., returned: failure, type: str}
 hint: {description: The remedy., returned: failure, type: str}
 """
 
-LABEL = "sparkctl.inputs"
 KEPT = 8_000  # characters of the build's log, from its end
 MACHINES = {"aarch64": "linux/arm64", "arm64": "linux/arm64", "x86_64": "linux/amd64", "amd64": "linux/amd64"}
 
@@ -70,7 +69,7 @@ def build(wanted: Result) -> Result:
 
     """
     held = spark_image.find(wanted["image"])
-    before = held.labels.get(LABEL, "") if held else ""
+    before = held.labels.get(spark_image.INPUTS, "") if held else ""
     diff = {"before": f"{before}\n" if before else "", "after": f"{wanted['inputs']}\n"}
     if held is not None and before == wanted["inputs"]:
         return {"changed": False, "log": "", "diff": diff, **_told(held)}
@@ -81,10 +80,10 @@ def build(wanted: Result) -> Result:
         return {"changed": True, "log": "", "diff": diff, "content": "", "image_bytes": 0}
     log = _run(wanted["argv"], archive(wanted["files"]), wanted["limit_s"])
     made = spark_image.find(wanted["image"])
-    found = made.labels.get(LABEL, "none") if made else "no image"
+    found = made.labels.get(spark_image.INPUTS, "none") if made else "no image"
     if made is None or found != wanted["inputs"]:
         raise ImageFault(
-            f"after docker build {wanted['image']} has the label {LABEL} {found}",
+            f"after docker build {wanted['image']} has the label {spark_image.INPUTS} {found}",
             wanted["inputs"],
             "somebody else built under the same name meanwhile; run again",
         )

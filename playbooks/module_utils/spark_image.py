@@ -8,6 +8,7 @@ from typing import Any
 
 from ansible.module_utils.spark_command import Outcome, run
 
+INPUTS = "sparkctl.inputs"  # the label with the digest of what an image of ours was built from
 LIMIT_S = 60.0  # docker inspects an image in milliseconds; a node that is starting others answers late
 
 
@@ -22,7 +23,7 @@ class ImageFault(Exception):
 
 @dataclass(frozen=True)
 class Image:
-    """One image. `content` stands for layers and own environment, which save and load keep; an Id may change."""
+    """One image. `content` stands for what save and load keep: layers, own environment and inputs; an Id may change."""
 
     reference: str
     content: str
@@ -30,15 +31,17 @@ class Image:
     labels: Mapping[str, str]
 
 
-def digest(layers: list[str], env: list[str], withheld: Collection[str] = ()) -> str:
-    """Return the content digest of an image: SHA-256 of its layers in order and its environment by name.
+def digest(layers: list[str], env: list[str], inputs: str, withheld: Collection[str] = ()) -> str:
+    """Return the content digest of an image: SHA-256 of its layers in order, its environment by name, and its inputs label.
 
     The same as launcher/images/held.py computes on the controller, which never sees a secret: of the variables in `withheld` the name
     alone counts.
     """
     names = (one.partition("=")[0] for one in env)
     env = [f"{name}=" if name in withheld else one for name, one in zip(names, env, strict=True)]
-    told = json.dumps({"env": sorted(env), "layers": layers}, sort_keys=True, separators=(",", ":"))
+    told = json.dumps(
+        {"env": sorted(env), "inputs": inputs, "layers": layers}, sort_keys=True, separators=(",", ":")
+    )
     return f"sha256:{hashlib.sha256(told.encode()).hexdigest()}"
 
 
@@ -57,11 +60,12 @@ def find(reference: str, withheld: Collection[str] = ()) -> Image | None:
     try:
         told = json.loads(outcome.stdout)[0]
         config = told.get("Config") or {}
+        layers, env, labels = list(told["RootFS"]["Layers"]), list(config.get("Env") or []), config.get("Labels") or {}
         return Image(
             reference=reference,
-            content=digest(list(told["RootFS"]["Layers"]), list(config.get("Env") or []), withheld),
+            content=digest(layers, env, labels.get(INPUTS, ""), withheld),
             n_bytes=int(told.get("Size") or 0),
-            labels=config.get("Labels") or {},
+            labels=labels,
         )
     except (ValueError, LookupError, TypeError, AttributeError) as fault:
         raise _silent(outcome) from fault

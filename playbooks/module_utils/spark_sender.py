@@ -23,6 +23,7 @@ from ansible.module_utils.spark_image import ImageFault
 
 ALIVE_S = 3.0  # docker may stage an export for minutes before its first byte
 SET_PIPE_SIZE = 1031  # linux/fcntl.h
+PIPE = 1 << 20  # bytes; what an unprivileged login may ask for
 
 
 @dataclass(frozen=True)
@@ -149,8 +150,8 @@ class _Pump:
         self._hash, self._n_bytes = hashlib.sha256(), 0
         self._shown = time.monotonic()
         self._told = bytearray()
-        with suppress(OSError):  # 64 KiB otherwise; an unprivileged login may be refused
-            fcntl.fcntl(self._pipe, SET_PIPE_SIZE, wire.LONGEST)
+        with suppress(OSError):  # 64 KiB otherwise
+            fcntl.fcntl(self._pipe, SET_PIPE_SIZE, PIPE)
         self._words = threading.Thread(target=self._listen, daemon=True)
         self._words.start()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 HEAD = struct.Struct("!cI32s")
 DATA, ALIVE, REFUSED, FAILED, END = b"D", b"A", b"R", b"F", b"E"
-LONGEST = 1 << 20  # bytes of a frame
+LONGEST = 1 << 18  # bytes of a frame: what a break costs at most
 LINE = 4096  # bytes of a greeting or a request
 
 

@@ -65,7 +65,7 @@ def load(node: Node, arguments: list[str]) -> int:
     """Answer docker load from stdin."""
     docker_view.split("load", arguments, {}, {"-q": "quiet", "--quiet": "quiet"})
     try:
-        entries = read(sys.stdin.buffer.read())
+        entries = read(stdin())
         manifest: Any = json.loads(entries["manifest.json"])[0]
         config: Any = json.loads(entries[manifest["Config"]])
     except (tarfile.TarError, LookupError, ValueError, EOFError):
@@ -82,6 +82,12 @@ def load(node: Node, arguments: list[str]) -> int:
         keep(node, reference, told)
         sys.stdout.write(f"Loaded image: {reference}\n")
     return 0
+
+
+def stdin() -> bytes:
+    """Return all that comes on stdin; the fork server's own text stream is none of ours."""
+    with open(0, "rb", closefd=False) as stream:  # noqa: PTH123 - a descriptor has no path
+        return stream.read()
 
 
 def read(data: bytes) -> dict[str, bytes]:

@@ -42,7 +42,7 @@ def build(node: Node, arguments: list[str]) -> int:
     given = dict(text.split("=", 1) for text in options.get("build-arg", []))
     name = (options.get("file") or ["Dockerfile"])[-1]
     try:
-        files = docker_archive.read(sys.stdin.buffer.read())
+        files = docker_archive.read(docker_archive.stdin())
         if name not in files:
             raise _Fault(f"failed to read dockerfile: open {name}: no such file or directory")
         made = _follow(files[name].decode(), files, given)

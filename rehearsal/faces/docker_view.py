@@ -32,7 +32,7 @@ def split(
             options.setdefault(valued[name], []).append(value if equals else rest.pop(0))
         elif one in bare:
             options.setdefault(bare[one], []).append("")
-        elif one.startswith("-"):
+        elif one.startswith("-") and one != "-":
             kind = "flag" if one.startswith("--") else f"shorthand flag: {one[1:2]!r} in"
             sys.stderr.write(f"unknown {kind}: {name}\n\n{usage(verb)}\n")
             raise SystemExit(125 if verb == "run" else 1)

@@ -26,6 +26,8 @@ class Weather:
     """Bytes of the host's answers after which the connection is dropped."""
     silent_after: int | None = None
     """Bytes of the host's answers after which nothing comes any more, with the connection open."""
+    damaged_at: int | None = None
+    """Which byte of the host's answers, counted from 0, arrives with its bits turned round."""
 
 
 class Relay:
@@ -112,6 +114,7 @@ async def _carry(
     clock, carried = asyncio.get_running_loop().time, 0
     try:
         while chunk := await source.read(_CHUNK):
+            chunk = _damaged(chunk, carried, weather.damaged_at)  # noqa: PLW2901 - what goes on is what counts
             carried += len(chunk)
             if weather.silent_after is not None and carried > weather.silent_after:
                 continue
@@ -124,6 +127,14 @@ async def _carry(
         return
     finally:
         emptying.cancel()
+
+
+def _damaged(chunk: bytes, carried: int, place: int | None) -> bytes:
+    """Return a chunk as it arrives: with the one byte turned round if it holds it."""
+    if place is None or not carried <= place < carried + len(chunk):
+        return chunk
+    at = place - carried
+    return chunk[:at] + bytes([chunk[at] ^ 0xFF]) + chunk[at + 1 :]
 
 
 async def _empty(waiting: asyncio.Queue[tuple[float, bytes]], target: asyncio.StreamWriter) -> None:

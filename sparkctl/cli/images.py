@@ -198,7 +198,7 @@ def _how(one: Shipped) -> str:
         return "had it already"
     rate = one.n_bytes / one.seconds / 1e9 if one.seconds else 0.0
     again = f", taken up again {times(one.breaks)}" if one.breaks else ""
-    return f"{gib(one.n_bytes)} in {duration(one.seconds)}, {rate:.2f} GB/s with docker's unpacking{again}"
+    return f"{one.n_bytes / 1e9:.3f} GB in {duration(one.seconds)}, {rate:.2f} GB/s with docker's unpacking{again}"
 
 
 @app.command()
