@@ -133,9 +133,10 @@ def parse_image(record: Record) -> Image | Unread:
             env=tuple(str(one) for one in (answer.get("Config") or {}).get("Env") or ()),
             digests=tuple(str(one) for one in answer.get("RepoDigests") or ()),
             architecture=str(answer["Architecture"]),
-            labels=dict(
-                (str(name), str(value)) for name, value in ((answer.get("Config") or {}).get("Labels") or {}).items()
-            ),
+            labels={
+                str(name): str(value)
+                for name, value in ((answer.get("Config") or {}).get("Labels") or {}).items()
+            },
             n_bytes=_count(answer.get("Size") or 0),
         )
     except _ODD:

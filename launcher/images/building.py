@@ -1,10 +1,21 @@
 """Building: the docker command that builds an image from its inputs, and what image_build.yml needs. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from launcher.images.inputs import Inputs
 from launcher.images.manifest import BASE, CONTAINERFILE, Manifest
 from sparkctl.units import GIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One build on one node; `texts` are the files of its context by name."""
+
+    manifest: Manifest
+    inputs: Inputs
+    texts: Mapping[str, str]
+    node: str
 
 
 def argv(manifest: Manifest, inputs: Inputs) -> tuple[str, ...]:
@@ -18,16 +29,16 @@ def argv(manifest: Manifest, inputs: Inputs) -> tuple[str, ...]:
     )
 
 
-def variables(manifest: Manifest, inputs: Inputs, texts: Mapping[str, str], node: str) -> dict[str, object]:
-    """Return what image_build.yml needs to build on one node."""
+def variables(job: Job) -> dict[str, object]:
+    """Return what image_build.yml needs."""
     return {
-        "build_on": [node],
+        "build_on": [job.node],
         "build": {
-            "image": manifest.image,
-            "argv": list(argv(manifest, inputs)),
-            "files": dict(texts),
-            "inputs": inputs.digest,
-            "platform": inputs.platform,
-            "space_bytes": round(manifest.space_gib * GIB),
+            "image": job.manifest.image,
+            "argv": list(argv(job.manifest, job.inputs)),
+            "files": dict(job.texts),
+            "inputs": job.inputs.digest,
+            "platform": job.inputs.platform,
+            "space_bytes": round(job.manifest.space_gib * GIB),
         },
     }

@@ -18,11 +18,15 @@ TITLE = "org.opencontainers.image.title"
 
 _COMMIT = re.compile(r"@(?:[0-9a-f]{40}|\$\{?\w+\}?)(?:#\S*)?$")
 _EXACT = re.compile(r"^[A-Za-z0-9][\w.\[\],-]*===?[A-Za-z0-9$][\w.${}+!-]*$")
-_PIPED = re.compile(r"\b(?:curl|wget)\b[^|;&]*\|\s*(?:sudo\s+)?(?:\S*/)?(?:ba|da|z)?sh\b|\bsh\s+-c\s+\"?\$\((?:curl|wget)")
+_PIPED = re.compile(
+    r"\b(?:curl|wget)\b[^|;&]*\|\s*(?:sudo\s+)?(?:\S*/)?(?:ba|da|z)?sh\b|\bsh\s+-c\s+\"?\$\((?:curl|wget)"
+)
 _PIP = re.compile(r"(?:\bpip3?|-m\s+pip|\buv\s+pip)\s+install\s+([^;|]*?)(?=&&|;|\||$)")
 _APT = re.compile(r"\bapt(?:-get)?\s+install\b")
 _FROM_FILE = frozenset({"-r", "--requirement"})
-_VALUED = frozenset({"--only-binary", "--no-binary", "--index-url", "--prefix", "--target", "-c", "--constraint"})
+_VALUED = frozenset(
+    {"--only-binary", "--no-binary", "--index-url", "--prefix", "--target", "-c", "--constraint"}
+)
 
 Fault = tuple[int, str]
 """Line, and what stands there."""
@@ -119,9 +123,11 @@ def _loose(words: list[str], files: Mapping[str, str]) -> Iterator[str]:
                 yield f"{word} without --require-hashes"
             elif name not in files:
                 yield f"{word}, which is no file of the build"
-        elif before not in _VALUED and not word.startswith("-") and not (_EXACT.match(word) or _is_commit(word)):
-            yield word
-        elif word in {"-e", "--editable"}:
+        elif (
+            before not in _VALUED
+            and not word.startswith("-")
+            and not (_EXACT.match(word) or _is_commit(word))
+        ) or word in {"-e", "--editable"}:
             yield word
         before = word if word in _FROM_FILE | _VALUED else ""
 
@@ -151,7 +157,9 @@ def _judge_fetch(sheet: Sheet) -> Iterator[Fault]:
     for one in sheet.of("RUN"):
         if re.search(r"\b(?:curl|wget)\b", one.text) and "sha256sum -c" not in one.text:
             yield one.line, "a download without sha256sum -c"
-        if "git clone" in one.text and not re.search(r"git (?:-C \S+ )?checkout \S*(?:[0-9a-f]{40}|\$)", one.text):
+        if "git clone" in one.text and not re.search(
+            r"git (?:-C \S+ )?checkout \S*(?:[0-9a-f]{40}|\$)", one.text
+        ):
             yield one.line, "git clone without a checkout of one commit"
 
 
@@ -206,7 +214,10 @@ def _judge_order(sheet: Sheet) -> Iterator[Fault]:
         names = _brought(one)
         after = [later for later in rows[place + 1 :] if later.keyword in {"RUN", "FROM"}]
         if names and after and after[0].keyword == "RUN" and not any(_uses(after[0], name) for name in names):
-            yield one.line, f"{one.keyword} {one.text} before the RUN of line {after[0].line}, which does not use it"
+            yield (
+                one.line,
+                f"{one.keyword} {one.text} before the RUN of line {after[0].line}, which does not use it",
+            )
 
 
 def _brought(one: Instruction) -> tuple[str, ...]:

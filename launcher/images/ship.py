@@ -1,7 +1,7 @@
 """Ship: look which nodes hold an image, build it on one, stream it to the others. I/O."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bootcheck import collect, probes, redact
@@ -9,9 +9,8 @@ from bootcheck.facts import Context
 from bootcheck.floors import Floors
 from bootcheck.needs import Needs
 from launcher.images import building, held, spread
+from launcher.images.building import Job
 from launcher.images.held import Held
-from launcher.images.inputs import Inputs
-from launcher.images.manifest import Manifest
 from launcher.images.spread import Network, Spread
 from sparkctl import __version__, ansible
 from sparkctl.ansible import Answer
@@ -71,27 +70,25 @@ def sync(line: Line, plan: Spread, network: Network, at_port: int, report: Repor
     The secret is made here, for this run alone, and reaches the nodes in no command line.
     """
     told = spread.variables(line, plan, network, port=at_port, token=secrets.token_hex(32))
-    return _shipped(ansible.run("image_sync", line, told, report=lambda one: report(ansible.describe(one))), told)
+    answers = ansible.run("image_sync", line, told, report=lambda one: report(ansible.describe(one)))
+    return _shipped(answers, (plan.source, *plan.receivers))
 
 
-def build(
-    line: Line, manifest: Manifest, inputs: Inputs, texts: Mapping[str, str], node: str, report: Report
-) -> Shipped:
+def build(line: Line, job: Job, report: Report) -> Shipped:
     """Build the image on one node, unless one of the same inputs is there."""
-    told = building.variables(manifest, inputs, texts, node)
-    answers = ansible.run("image_build", line, told, report=lambda one: report(ansible.describe(one)))
-    return _shipped(answers, {"sync_ends": [node]})[0]
+    answers = ansible.run(
+        "image_build", line, building.variables(job), report=lambda one: report(ansible.describe(one))
+    )
+    return _shipped(answers, (job.node,))[0]
 
 
-def _shipped(answers: tuple[Answer, ...], told: Mapping[str, object]) -> tuple[Shipped, ...]:
-    """Return each end's last answer, or its fault, in the order in which the ends were named."""
+def _shipped(answers: tuple[Answer, ...], nodes: Sequence[str]) -> tuple[Shipped, ...]:
+    """Return each node's last answer, or its fault, in their order."""
     last: dict[str, Answer] = {}
     for one in answers:
         if not (one.host in last and last[one.host].status != "ok"):
             last[one.host] = one
-    ends = told["sync_ends"]
-    names = list(ends) if isinstance(ends, (dict, list)) else []
-    return tuple(_row(name, last.get(name)) for name in names)
+    return tuple(_row(name, last.get(name)) for name in nodes)
 
 
 def _row(node: str, answer: Answer | None) -> Shipped:

@@ -54,9 +54,7 @@ def _demand_known(held: Sequence[Held]) -> None:
     unknown = [one for one in held if one.fault]
     if unknown:
         said = "; ".join(f"{one.node}: {one.fault}" for one in unknown)
-        raise Unclear(
-            f"{said}; wanted an answer of every node before anything is sent", hint=unknown[0].hint
-        )
+        raise Unclear(f"{said}; wanted an answer of every node before anything is sent", hint=unknown[0].hint)
 
 
 def _sender(image: str, held: Sequence[Held], source: str | None) -> Held:

@@ -75,7 +75,9 @@ def build(wanted: Result) -> Result:
         return {"changed": False, "log": "", "diff": diff, **_told(held)}
     told = spark_image.info()
     _demand_machine(told, wanted["platform"])
-    spark_image.demand_room(told["DockerRootDir"], wanted["space_bytes"], "what the manifest asks for a build")
+    spark_image.demand_room(
+        told["DockerRootDir"], wanted["space_bytes"], "what the manifest asks for a build"
+    )
     if wanted["check_mode"]:
         return {"changed": True, "log": "", "diff": diff, "content": "", "image_bytes": 0}
     log = _run(wanted["argv"], archive(wanted["files"]), wanted["limit_s"])
@@ -115,7 +117,12 @@ def _demand_machine(told: Result, platform: str) -> None:
 def _run(argv: list[str], context: bytes, limit_s: float) -> str:
     try:
         ran = subprocess.run(
-            argv, input=context, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit_s, check=False
+            argv,
+            input=context,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=limit_s,
+            check=False,
         )
     except subprocess.TimeoutExpired as late:
         said = (late.stdout or b"").decode(errors="replace")[-KEPT:]

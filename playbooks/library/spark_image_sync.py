@@ -73,7 +73,9 @@ wanted: {description: What was wanted., returned: failure, type: str}
 hint: {description: The remedy., returned: failure, type: str}
 """
 
-UNPACKED = 2  # of what the image takes: docker holds the stream's layers beside the unpacked ones for a while. Ours.
+UNPACKED = (
+    2  # of what the image takes: docker holds the stream's layers beside the unpacked ones for a while. Ours.
+)
 
 Result = dict[str, Any]
 
@@ -123,13 +125,13 @@ def receive(wanted: Result) -> Result:
     diff = {"before": _line(held), "after": f"{wanted['image']} {wanted['content']}\n"}
     if is_here or wanted["check_mode"]:
         if not wanted["check_mode"]:
-            receiver.end("had it")
+            receiver.end("had it", wanted["come_s"])
         return {"changed": not is_here, "bytes": 0, "breaks": 0, "restarts": 0, "sha256": "", "diff": diff}
     try:
         why = f"{UNPACKED} times what the image takes, since docker holds it packed and unpacked for a while"
         spark_image.demand_room(spark_image.info()["DockerRootDir"], UNPACKED * wanted["image_bytes"], why)
     except ImageFault as fault:
-        receiver.end(f"failed: {fault}")
+        receiver.end(f"failed: {fault}", wanted["come_s"])
         raise
     taken = receiver.take()
     receiver.end("took it")
@@ -154,7 +156,10 @@ def _receiver(wanted: Result) -> spark_receiver.Receiver:
         token=wanted["token"],
         load=("docker", "load"),
         limits=spark_receiver.Limits(
-            **{name: wanted[name] for name in ("come_s", "silence_s", "docker_s", "most_breaks", "most_restarts")}
+            **{
+                name: wanted[name]
+                for name in ("come_s", "silence_s", "docker_s", "most_breaks", "most_restarts")
+            }
         ),
     )
 

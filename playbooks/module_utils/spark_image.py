@@ -60,7 +60,11 @@ def find(reference: str, withheld: Collection[str] = ()) -> Image | None:
     try:
         told = json.loads(outcome.stdout)[0]
         config = told.get("Config") or {}
-        layers, env, labels = list(told["RootFS"]["Layers"]), list(config.get("Env") or []), config.get("Labels") or {}
+        layers, env, labels = (
+            list(told["RootFS"]["Layers"]),
+            list(config.get("Env") or []),
+            config.get("Labels") or {},
+        )
         return Image(
             reference=reference,
             content=digest(layers, env, labels.get(INPUTS, ""), withheld),

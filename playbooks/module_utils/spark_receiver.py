@@ -159,9 +159,9 @@ class Receiver:
             load.kill()
         return taken
 
-    def end(self, how: str) -> None:
-        """Tell the sender that this node does not come again; who is not there need not hear it."""
-        with suppress(OSError, wire.Broken, ImageFault), self._call(0.0) as call:
+    def end(self, how: str, come_s: float = 0.0) -> None:
+        """Tell the sender that this node does not come again; one that is not there within `come_s` need not hear it."""
+        with suppress(OSError, wire.Broken, ImageFault), self._call(come_s) as call:
             self._ask(call, "end", 0, how)
 
     def _count(self, taken: Taken, why: str) -> None:
@@ -209,7 +209,9 @@ class Receiver:
         then = taken.hash.copy()
         then.update(frame.payload)
         if then.digest() != frame.digest:
-            raise wire.Broken(f"bytes {taken.n_bytes} to {taken.n_bytes + len(frame.payload)} arrived damaged")
+            raise wire.Broken(
+                f"bytes {taken.n_bytes} to {taken.n_bytes + len(frame.payload)} arrived damaged"
+            )
         load.feed(frame.payload)
         taken.hash, taken.n_bytes = then, taken.n_bytes + len(frame.payload)
 
@@ -249,7 +251,9 @@ class Receiver:
             left = max(0.1, until - time.monotonic())
             try:
                 call = socket.create_connection(
-                    (self.address, self.port), timeout=min(left, self.limits.silence_s), source_address=(self.own, 0)
+                    (self.address, self.port),
+                    timeout=min(left, self.limits.silence_s),
+                    source_address=(self.own, 0),
                 )
             except OSError as fault:
                 if time.monotonic() >= until:

@@ -37,7 +37,9 @@ def _ship(verb: str) -> Callable[[Node, list[str]], int]:
     """Return the verb that carries an image out of the node, into it or makes one; costly, and seldom asked for."""
 
     def answer(node: Node, arguments: list[str]) -> int:
-        module = importlib.import_module("rehearsal.faces.docker_" + ("build" if verb == "build" else "archive"))
+        module = importlib.import_module(
+            "rehearsal.faces.docker_" + ("build" if verb == "build" else "archive")
+        )
         status: int = getattr(module, verb)(node, arguments)
         return status
 

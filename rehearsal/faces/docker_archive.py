@@ -40,7 +40,11 @@ def save(node: Node, arguments: list[str]) -> int:
         "rootfs": {"type": "layers", "diff_ids": layers},
     }
     manifest = [
-        {"Config": "config.json", "RepoTags": [reference], "Layers": [f"blobs/sha256/{one[7:]}" for one in layers]}
+        {
+            "Config": "config.json",
+            "RepoTags": [reference],
+            "Layers": [f"blobs/sha256/{one[7:]}" for one in layers],
+        }
     ]
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
         for layer in layers:
@@ -86,7 +90,7 @@ def load(node: Node, arguments: list[str]) -> int:
 
 def stdin() -> bytes:
     """Return all that comes on stdin; the fork server's own text stream is none of ours."""
-    with open(0, "rb", closefd=False) as stream:  # noqa: PTH123 - a descriptor has no path
+    with open(0, "rb", closefd=False) as stream:
         return stream.read()
 
 

@@ -6,6 +6,7 @@ Each instruction that makes a layer gives one whose digest stands for all before
 import re
 import sys
 import tarfile
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from rehearsal.faces import docker_archive, docker_image, docker_view
@@ -43,9 +44,7 @@ def build(node: Node, arguments: list[str]) -> int:
     name = (options.get("file") or ["Dockerfile"])[-1]
     try:
         files = docker_archive.read(docker_archive.stdin())
-        if name not in files:
-            raise _Fault(f"failed to read dockerfile: open {name}: no such file or directory")
-        made = _follow(files[name].decode(), files, given)
+        made = _follow(name, files, given)
     except (tarfile.TarError, EOFError):
         sys.stderr.write("ERROR: failed to build: archive/tar: invalid tar header\n")
         return 1
@@ -62,9 +61,12 @@ def build(node: Node, arguments: list[str]) -> int:
     return 0
 
 
-def _follow(text: str, files: dict[str, bytes], given: dict[str, str]) -> _Made:
+def _follow(name: str, files: dict[str, bytes], given: dict[str, str]) -> _Made:
+    if name not in files:
+        raise _Fault(f"failed to read dockerfile: open {name}: no such file or directory")
     made = _Made()
-    rows = re.sub(r"\\\n", " ", re.sub(r"(?m)^\s*#.*\n", "", text)).splitlines()
+    text = re.sub(r"(?m)^\s*#.*\n", "", files[name].decode())
+    rows = re.sub(r"\\\n", " ", text).splitlines()
     steps = [row.strip().split(None, 1) for row in rows if row.strip()]
     for number, (keyword, rest) in enumerate(steps, 1):
         sys.stderr.write(f"#{number} [{number}/{len(steps)}] {keyword} {rest[:100]}\n")
@@ -75,31 +77,25 @@ def _follow(text: str, files: dict[str, bytes], given: dict[str, str]) -> _Made:
 def _step(made: _Made, keyword: str, rest: str, files: dict[str, bytes], given: dict[str, str]) -> _Made:
     values = dict(made.known) | dict(one.split("=", 1) for one in made.env)
     filled = _VARIABLE.sub(lambda found: values.get(found[1] or found[2], ""), rest)
-    match keyword:
-        case "ARG":
-            return made._replace(known=(*made.known, (rest, given.get(rest, ""))))
-        case "FROM":
-            if not filled.strip():
-                raise _Fault(f"base name ({rest}) should not be blank")
-            base = tuple(docker_image.digest("base", filled, str(index)) for index in range(_BASE_LAYERS))
-            return made._replace(layers=base, env=docker_image.ENV)
-        case "COPY":
-            source = rest.split()[0]
-            if source not in files:
-                raise _Fault(
-                    f'failed to compute cache key: failed to calculate checksum of ref: "/{source}": not found'
-                )
-            return _layer(made, filled, files[source].hex())
-        case "RUN":
-            return _layer(made, filled)
-        case "ENV":
-            return made._replace(env=tuple(_over(made.env, _pairs(filled))))
-        case "LABEL":
-            return made._replace(labels=(*made.labels, *_pairs(filled)))
-        case "ENTRYPOINT":
-            return made._replace(entrypoint=tuple(re.findall(r'"([^"]*)"', filled)))
-        case _:
-            raise _Fault(f"dockerfile parse error: unknown instruction: {keyword}")
+    if keyword == "ARG":
+        return made._replace(known=(*made.known, (rest, given.get(rest, ""))))
+    if keyword == "COPY":
+        source = rest.split(maxsplit=1)[0]
+        if source not in files:
+            raise _Fault(
+                f'failed to compute cache key: failed to calculate checksum of ref: "/{source}": not found'
+            )
+        return _layer(made, filled, files[source].hex())
+    if keyword not in _STEPS:
+        raise _Fault(f"dockerfile parse error: unknown instruction: {keyword}")
+    return _STEPS[keyword](made, filled)
+
+
+def _from(made: _Made, base: str) -> _Made:
+    if not base.strip():
+        raise _Fault("base name (${BASE}) should not be blank")
+    layers = tuple(docker_image.digest("base", base, str(index)) for index in range(_BASE_LAYERS))
+    return made._replace(layers=layers, env=docker_image.ENV)
 
 
 def _layer(made: _Made, *words: str) -> _Made:
@@ -113,3 +109,13 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 def _over(env: tuple[str, ...], pairs: list[tuple[str, str]]) -> list[str]:
     told = dict(one.split("=", 1) for one in env) | dict(pairs)
     return [f"{name}={value}" for name, value in told.items()]
+
+
+_STEPS: dict[str, Callable[[_Made, str], _Made]] = {
+    "FROM": _from,
+    "RUN": _layer,
+    "ENV": lambda made, text: made._replace(env=tuple(_over(made.env, _pairs(text)))),
+    "LABEL": lambda made, text: made._replace(labels=(*made.labels, *_pairs(text))),
+    "ENTRYPOINT": lambda made, text: made._replace(entrypoint=tuple(re.findall(r'"([^"]*)"', text))),
+}
+"""What an instruction makes of its text, variables filled in."""

@@ -25,7 +25,9 @@ def digest(*parts: str) -> str:
 
 def holds(node: Node, reference: str) -> bool:
     """Whether the node holds that image: from the beginning, or because it was built or loaded here."""
-    return reference in changes(node.root).images or any(fnmatch.fnmatchcase(reference, pattern) for pattern in node.traits.images)
+    return reference in changes(node.root).images or any(
+        fnmatch.fnmatchcase(reference, pattern) for pattern in node.traits.images
+    )
 
 
 def identity(node: Node, reference: str) -> str:
@@ -40,7 +42,11 @@ def identity(node: Node, reference: str) -> str:
 def image(node: Node, reference: str) -> dict[str, Any]:
     """Return `docker image inspect` of one image; one that was built or loaded here is what its own configuration says."""
     came = changes(node.root).images.get(reference)
-    return _first(node, reference) if came is None else {**_first(node, reference), **_came(node, reference, came)}
+    return (
+        _first(node, reference)
+        if came is None
+        else {**_first(node, reference), **_came(node, reference, came)}
+    )
 
 
 def _came(node: Node, reference: str, told: dict[str, Any]) -> dict[str, Any]:

@@ -114,7 +114,7 @@ async def _carry(
     clock, carried = asyncio.get_running_loop().time, 0
     try:
         while chunk := await source.read(_CHUNK):
-            chunk = _damaged(chunk, carried, weather.damaged_at)  # noqa: PLW2901 - what goes on is what counts
+            chunk = _damaged(chunk, carried, weather.damaged_at)
             carried += len(chunk)
             if weather.silent_after is not None and carried > weather.silent_after:
                 continue

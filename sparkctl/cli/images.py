@@ -7,6 +7,7 @@ import typer
 from launcher.images import held as held_module
 from launcher.images import inputs as inputs_module
 from launcher.images import ship, spread
+from launcher.images.building import Job
 from launcher.images.held import Held
 from launcher.images.inputs import Labelled
 from launcher.images.ship import Shipped
@@ -41,7 +42,9 @@ def build(
     session: Session,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="IMAGE", help="An image that ships, or a path to an image.yml; default: the recipe's."),
+        typer.Argument(
+            metavar="IMAGE", help="An image that ships, or a path to an image.yml; default: the recipe's."
+        ),
     ] = None,
     line: LineOption = None,
     recipe: RecipeOption = None,
@@ -56,14 +59,18 @@ def build(
     practise(session, rehearsal, None, restart=not plan)
     chosen = session.line(line)
     files = read_files(name) if name else _files_of(session, line, recipe)
-    made = inputs_module.gather(files.manifest, files.texts, base)
-    where = _node(chosen, node)
+    job = Job(
+        manifest=files.manifest,
+        inputs=inputs_module.gather(files.manifest, files.texts, base),
+        texts=files.texts,
+        node=_node(chosen, node),
+    )
     if plan:
-        return images_plan.show_build(session, chosen, files, made, where)
-    with hold(chosen), session.console.work(f"building {files.manifest.image} on {where}"):
+        return images_plan.show_build(session, chosen, job)
+    with hold(chosen), session.console.work(f"building {files.manifest.image} on {job.node}"):
         ansible.end_orphans(chosen)
-        ended = ship.build(chosen, files.manifest, made, files.texts, where, session.console.progress)
-    return _show_build(session, chosen, files, ended, made.digest)
+        ended = ship.build(chosen, job, session.console.progress)
+    return _show_build(session, chosen, job, ended)
 
 
 def _files_of(session: Session, line: str | None, recipe: str | None) -> ImageFiles:
@@ -86,15 +93,17 @@ def _node(line: Line, name: str | None) -> str:
     return name or line.head.name
 
 
-def _show_build(session: Session, line: Line, files: ImageFiles, ended: Shipped, digest: str) -> int:
-    console, image = session.console, files.manifest.image
+def _show_build(session: Session, line: Line, job: Job, ended: Shipped) -> int:
+    console, image, digest = session.console, job.manifest.image, job.inputs.digest
     if ended.fault:
         for text in ended.log:
             console.say(f"  | {text}")
         console.show(f"{image} was not built on {ended.node}: {ended.fault}")
         _hint(session, ended)
     elif ended.changed:
-        console.show(f"{image} is built on {ended.node} in {duration(ended.seconds)}: {gib(ended.n_bytes)}, inputs {digest[:12]}")
+        console.show(
+            f"{image} is built on {ended.node} in {duration(ended.seconds)}: {gib(ended.n_bytes)}, inputs {digest[:12]}"
+        )
         console.say("sparkctl images sync brings it to the other nodes")
     else:
         console.show(f"{image} is on {ended.node} already, built from the same inputs {digest[:12]}")
@@ -128,7 +137,9 @@ def sync(
     over: NetworkOption = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", min=1024, max=65535, help="Where the sender listens; default: drawn by chance."),
+        typer.Option(
+            "--port", min=1024, max=65535, help="Where the sender listens; default: drawn by chance."
+        ),
     ] = None,
     rehearsal: RehearsalOption = False,
     plan: PlanOption = False,
@@ -161,7 +172,9 @@ def _network(over: str | None, meet: Network) -> Network:
         case "fabric" | "management":
             return over
         case _:
-            raise UsageFault(f"--over {over}: wanted fabric or management", hint="leave it out for the recipe's own")
+            raise UsageFault(
+                f"--over {over}: wanted fabric or management", hint="leave it out for the recipe's own"
+            )
 
 
 def _show_sync(session: Session, line: Line, plan: spread.Spread, ended: tuple[Shipped, ...]) -> int:
@@ -210,7 +223,10 @@ def show(
     image: ReferenceOption = None,
     manifest: Annotated[
         str | None,
-        typer.Option("--manifest", help="An image.yml of your own to compare the label with; default: the one that ships."),
+        typer.Option(
+            "--manifest",
+            help="An image.yml of your own to compare the label with; default: the one that ships.",
+        ),
     ] = None,
     rehearsal: RehearsalOption = False,
 ) -> int:
@@ -252,7 +268,10 @@ def _show(
     lacking = [one.node for one in found if not one.fault and not one.is_present]
     code = 1 if lacking or len(contents) > 1 or wrong else 3 if any(one.fault for one in found) else 0
     console.table(
-        tuple(Column(title=title, fold=title == "label") for title in ("node", "content", "size", "store", "label")),
+        tuple(
+            Column(title=title, fold=title == "label")
+            for title in ("node", "content", "size", "store", "label")
+        ),
         [_cells(one, judged[one.node]) for one in found],
     )
     for node, one in judged.items():
@@ -262,7 +281,9 @@ def _show(
     if files is None:
         console.say(f"no manifest of sparkctl's says what {reference} is built from; its label is not judged")
     if code == 1:
-        console.say("\nhint: sparkctl images sync brings every node to one content; images build makes a new one")
+        console.say(
+            "\nhint: sparkctl images sync brings every node to one content; images build makes a new one"
+        )
     rows = [_row(one, judged[one.node]) for one in found]
     told: dict[str, Any] = {"line": line.name, "ok": code == 0, "image": reference, "nodes": rows}
     told |= {"content": next(iter(contents)) if len(contents) == 1 else None}

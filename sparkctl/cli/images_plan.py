@@ -1,13 +1,12 @@
 """`sparkctl images build --plan` and `sync --plan`: every step, node and command, in order; nothing is touched."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from bootcheck import redact
 from launcher.images import building, spread
-from launcher.images.inputs import Inputs
+from launcher.images.building import Job
 from launcher.images.spread import Network
-from sparkctl.cli.image_files import ImageFiles
 from sparkctl.cli.session import Session
 from sparkctl.errors import UsageFault
 from sparkctl.line import Line
@@ -16,9 +15,9 @@ Step = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 """Stage, what it is for, nodes, what each does."""
 
 
-def show_build(session: Session, line: Line, files: ImageFiles, inputs: Inputs, node: str) -> int:
+def show_build(session: Session, line: Line, job: Job) -> int:
     """Print what a build would do."""
-    manifest = files.manifest
+    manifest, inputs, node = job.manifest, job.inputs, job.node
     argv = redact.argv(building.argv(manifest, inputs))
     context = ", ".join(f"{name} ({digest[:12]})" for name, digest in inputs.files.items())
     steps: tuple[Step, ...] = (
@@ -38,7 +37,12 @@ def show_build(session: Session, line: Line, files: ImageFiles, inputs: Inputs, 
             (node,),
             (f"context: {context}", shlex.join(argv)),
         ),
-        ("verify", "the label must have the digest of the inputs", (node,), (f"docker image inspect {manifest.image}",)),
+        (
+            "verify",
+            "the label must have the digest of the inputs",
+            (node,),
+            (f"docker image inspect {manifest.image}",),
+        ),
     )
     told = {"image": manifest.image, "inputs": inputs.digest, "base": inputs.base, "argv": list(argv)}
     return _show(session, line, steps, told)
@@ -50,7 +54,9 @@ def show_sync(
     """Print what a sync would do; who has the image is found out on the nodes, and a plan touches none."""
     names = tuple(node.name for node in line.nodes)
     if source is not None and source not in names:
-        raise UsageFault(f"--from {source}: not a node of the line: {', '.join(names)}", hint="name one of these")
+        raise UsageFault(
+            f"--from {source}: not a node of the line: {', '.join(names)}", hint="name one of these"
+        )
     at = f"port {port or 'drawn by chance from 20000 to 29999'}"
     sender = source or "the first node that has it, when all that have it have the same"
     steps: tuple[Step, ...] = (
@@ -96,7 +102,7 @@ def _receives(line: Line, source: str | None, network: Network, at: str) -> Iter
             yield f"{node.name}: from {spread.address(node, network)} to {there} {at}, into docker load"
 
 
-def _show(session: Session, line: Line, steps: tuple[Step, ...], told: dict[str, object]) -> int:
+def _show(session: Session, line: Line, steps: tuple[Step, ...], told: Mapping[str, object]) -> int:
     for stage, about, nodes, does in steps:
         session.console.show(f"{stage}: {about} ({', '.join(nodes)})")
         for text in does:

@@ -3,29 +3,25 @@
 A practice node's `docker save` gives a tar stream of three megabytes, `docker load` checks every layer of it.
 """
 
-from __future__ import annotations
-
 import json
 import stat
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rehearsal import node
+from rehearsal.hosts import Rack
+from rehearsal.hosts.rack import Host
 
 from ..program import Ended, Program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from rehearsal.hosts import Host, Rack
 
 IMAGE = "sparkctl/vllm-dsv41-exl3:0.33.0"
 STREAM = 3_000_000
 """Bytes that a stream has at least."""
 
-Sync = Callable[..., Ended] if TYPE_CHECKING else Any
+Sync = Callable[..., Ended]
 
 
 @pytest.fixture
@@ -54,7 +50,10 @@ def wrap(host: Host, script: str) -> None:
     """Put a shell script in front of a host's docker; in it $real is the stand-in, and $mark a name of its own."""
     own = host.folder / "bin" / "docker"
     real = own.replace(own.with_name("docker.real"))
-    own.write_text(f"#!/bin/sh\nreal='{real}' mark='{host.folder}/tmp/mark'\n{script}\nexec \"$real\" \"$@\"\n")
+    own.write_text(
+        f"#!/bin/sh\nreal='{real}' mark='{host.folder / 'tmp' / 'mark'}'\n{script}\nexec \"$real\" \"$@\"\n",
+        encoding="utf-8",
+    )
     own.chmod(own.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
 
 
@@ -86,16 +85,25 @@ def test_the_image_comes_to_every_node_once(sync: Sync, lacking: Rack) -> None:
     first = sync()
     assert first.code == 0, first.out + first.err
     told = rows(first)
-    assert [told[name]["changed"] for name in ("spark-a0", "spark-a1", "spark-a2", "spark-a3")] == [False, True, True, True]
+    assert [told[name]["changed"] for name in ("spark-a0", "spark-a1", "spark-a2", "spark-a3")] == [
+        False,
+        True,
+        True,
+        True,
+    ]
     assert all(told[host.name]["n_bytes"] > STREAM for host in lacking.hosts[1:])
     assert all(held(host) == [IMAGE] for host in lacking.hosts[1:])
     own = source.peer.rails[0].address
     listening = (source.folder / "tmp" / "mark.listening").read_text()
     doors = [row.split()[3] for row in listening.splitlines() if ":22" not in row]
     assert doors
-    assert all(door.startswith(f"{own}:") for door in doors), "it listens at its own fabric address and nowhere else"
+    assert all(door.startswith(f"{own}:") for door in doors), (
+        "it listens at its own fabric address and nowhere else"
+    )
     secret = json.dumps(first.document)
-    assert not [row for row in (source.folder / "tmp" / "mark.args").read_text().splitlines() if "token" in row]
+    assert not [
+        row for row in (source.folder / "tmp" / "mark.args").read_text().splitlines() if "token" in row
+    ]
     assert "token" not in secret
     second = sync()
     assert second.code == 0, second.err
@@ -141,7 +149,9 @@ def test_an_image_that_is_another_after_loading_is_named(sync: Sync, lacking: Ra
     wrap(lacking.hosts[1], 'case $1 in load) cat >/dev/null; echo "Loaded image: x"; exit 0 ;; esac')
     ended = sync()
     assert ended.code == 1
-    assert f"after docker load {IMAGE} is not there; wanted content sha256:" in rows(ended)["spark-a1"]["fault"]
+    assert (
+        f"after docker load {IMAGE} is not there; wanted content sha256:" in rows(ended)["spark-a1"]["fault"]
+    )
 
 
 def test_too_little_room_is_said_before_anything_is_sent(sync: Sync, lacking: Rack) -> None:

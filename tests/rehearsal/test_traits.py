@@ -121,6 +121,9 @@ CASES = {
     "image_store": Case(
         traits=Traits(image_store="containerd"), command=("docker", "info", "--format", "{{json .}}"), says=r"io\.containerd\.snapshotter"
     ),
+    "docker_free_gib": Case(
+        traits=Traits(docker_free_gib=20.0), command=("df", "--block-size=1", "--output=avail", "/var/lib/docker"), says=r"^ *21474836480$"
+    ),
     "nccl_conf": Case(traits=Traits(nccl_conf="NCCL_IB_TC=1\n"), command=RUNTIME, says=r'"nccl_conf": "NCCL_IB_TC=1\\n"'),
     "ptxas_targets": Case(traits=Traits(ptxas_targets=("sm_120",)), command=RUNTIME, says=r'"ptxas": "\S+ release 13\.0, \S+ sm_120"'),
     "model_files": Case(

@@ -14,6 +14,19 @@ from .within import within
         (("docker", "stop", "-t", "5", "nope"), 1, "Error response from daemon: No such container: nope\n"),
         (("docker", "inspect", "nope"), 1, "Error: No such object: nope\n"),
         (("docker", "run", "--frob", "x"), 125, "unknown flag: --frob\n"),
+        (
+            ("docker", "save", "busybox:1"),
+            1,
+            "Error response from daemon: reference does not exist: busybox:1\n",
+        ),
+        (("docker", "save"), 1, "docker: 'docker save' requires at least 1 argument\n"),
+        (("docker", "load", "--frob"), 1, "unknown flag: --frob\n"),
+        (
+            ("docker", "build", "--tag", "x:1", "."),
+            1,
+            "docker: 'docker build' requires at least 1 argument\n",
+        ),
+        (("df", "-h", "/var/lib/docker"), 1, "df: unrecognized option\n"),
         (("docker", "frob"), 1, "docker: unknown command: docker frob\n"),
         (("docker", "run", "-d", "busybox:1"), 125, "Unable to find image 'busybox:1' locally\n"),
         (
