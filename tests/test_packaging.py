@@ -20,6 +20,7 @@ print(json.dumps({
     "root": str(content.root()),
     "playbooks": sorted(path.name for path in (content.root() / "playbooks").iterdir()),
     "recipes": sorted(path.name for path in (content.root() / "recipes").iterdir()),
+    "images": list(content.images()),
     "example": (content.root() / "inventory.example.yml").is_file(),
 }))
 """
@@ -77,18 +78,20 @@ def check_installed(python: Path, wheel: Path) -> None:
     assert found["root"].startswith(str(python.parents[1]))
     assert {"ansible.cfg", "boot.yml", "library", "module_utils", "roles"} <= set(found["playbooks"])
     assert {"ladders", "prompts"} <= set(found["recipes"])
+    assert found["images"] == sorted(path.name for path in (ROOT / "images").iterdir())
     assert found["example"] is True
     assert "Usage" in call(str(python.with_name("sparkctl")), "--help", env=env)
 
 
 def test_the_wheel_holds_what_the_product_needs(wheel: Path) -> None:
-    """Every package and every playbook file is in the wheel; tests and caches are not."""
+    """Every package, every playbook and every image file is in the wheel; tests and caches are not."""
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"sparkctl", "bootcheck", "launcher", "tuner", "ledger", "rehearsal"}
     wanted = {
         f"sparkctl/_content/{path.relative_to(ROOT)}"
-        for path in (ROOT / "playbooks").rglob("*")
+        for folder in ("playbooks", "images")
+        for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert wanted <= set(names)

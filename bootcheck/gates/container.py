@@ -129,7 +129,7 @@ GATES = (
         demand=lambda _: Demand(
             wanted="the recipe's image, for the node's architecture", origin="a rank without it cannot start"
         ),
-        remedy="copy the image from a node that has it: docker save IMAGE | ssh NODE docker load",
+        remedy="sparkctl images sync streams it from a node that has it; docker save IMAGE | ssh NODE docker load does so by hand",
         troubles=(
             "eugr/spark-vllm-docker#339",
             "mmartial/ComfyUI-Nvidia-Docker#96",
@@ -146,7 +146,7 @@ GATES = (
             wanted="the same layers and the same environment in the image on every node",
             origin="ids may differ after save and load while layers match (Richard0571/deepseek-v41-dgx-spark-vllm-tp4, reported)",
         ),
-        remedy="bring the nodes to the same image, without a file in between: docker save IMAGE | ssh NODE docker load",
+        remedy="sparkctl images show says who has which, sparkctl images sync brings all to one, without a file in between",
         troubles=("eugr/spark-vllm-docker#339", "Richard0571/deepseek-v41-dgx-spark-vllm-tp4"),
         judge=_judge_content,
     ),

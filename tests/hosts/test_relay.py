@@ -78,6 +78,17 @@ def test_a_cut_ends_the_connection(echo: int) -> None:
         assert ended == b""
 
 
+def test_one_byte_arrives_turned_round(echo: int) -> None:
+    """The damage is one byte at its place, and the connection goes on."""
+    sent = bytes(range(256)) * 1000
+    with Relay("127.0.0.1", echo, Weather(damaged_at=200_000)) as relay, call(relay) as line:
+        threading.Thread(target=line.sendall, args=(sent,)).start()
+        got = b""
+        while len(got) < len(sent):
+            got += line.recv(65536)
+    assert [place for place, (one, two) in enumerate(zip(sent, got, strict=True)) if one != two] == [200_000]
+
+
 def test_silence_keeps_the_connection(echo: int) -> None:
     """After so many bytes nothing comes, and nothing tells the caller."""
     with Relay("127.0.0.1", echo, Weather(silent_after=4)) as relay, call(relay) as line:
