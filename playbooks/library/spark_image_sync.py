@@ -76,6 +76,7 @@ hint: {description: The remedy., returned: failure, type: str}
 UNPACKED = (
     2  # of what the image takes: docker holds the stream's layers beside the unpacked ones for a while. Ours.
 )
+STALL_S = 300.0  # a receiver whose docker takes nothing for so long, or which is gone without a word. Ours.
 
 Result = dict[str, Any]
 
@@ -105,7 +106,7 @@ def send(wanted: Result) -> Result:
         port=wanted["port"],
         token=wanted["token"],
         receivers=frozenset(wanted["receivers"]),
-        limits=spark_sender.Limits(wanted["come_s"], max(wanted["silence_s"], wanted["docker_s"])),
+        limits=spark_sender.Limits(wanted["come_s"], STALL_S),
     )
     sender.serve()
     missing = sorted(sender.receivers - sender.ended.keys())

@@ -21,6 +21,7 @@ from typing import Any
 from ansible.module_utils import spark_wire as wire
 from ansible.module_utils.spark_image import ImageFault
 
+GREET_S = 10.0  # for a caller to say what it wants; ours call at once
 ALIVE_S = 3.0  # docker may stage an export for minutes before its first byte
 SET_PIPE_SIZE = 1031  # linux/fcntl.h
 PIPE = 1 << 20  # bytes; what an unprivileged login may ask for
@@ -31,7 +32,7 @@ class Limits:
     """How long to wait, in seconds: for the first and the next caller, and for a caller that takes nothing."""
 
     come_s: float
-    silence_s: float
+    stall_s: float
 
 
 @dataclass
@@ -71,7 +72,7 @@ class Sender:
                 thread.start()
                 calls.append(thread)
             for thread in calls:
-                thread.join(self.limits.silence_s)
+                thread.join(1.0)  # who is left is no receiver of ours
 
     def _door(self) -> socket.socket:
         try:
@@ -91,7 +92,7 @@ class Sender:
     def _answer(self, call: socket.socket) -> None:
         try:
             with call:
-                call.settimeout(self.limits.silence_s)
+                call.settimeout(GREET_S)
                 self._converse(call)
         except (OSError, wire.Broken):
             pass  # the receiver asks again, or tells its own user why not
@@ -114,6 +115,7 @@ class Sender:
         elif verb == "end":
             self.ended[str(node)] = str(asked.get("prefix"))
         else:
+            call.settimeout(self.limits.stall_s)
             self._stream(call, asked, nonce)
 
     def _stream(self, call: socket.socket, asked: Mapping[str, Any], nonce: str) -> None:

@@ -103,7 +103,7 @@ def ends(tmp_path: Path) -> Ends:
         port=free_port(),
         token=TOKEN,
         receivers=frozenset({"b"}),
-        limits=Patience(come_s=2, silence_s=5),
+        limits=Patience(come_s=2, stall_s=5),
     )
     return Ends(image, tmp_path / "got", sender)
 
@@ -269,6 +269,16 @@ def test_a_sender_that_nobody_calls_ends(ends: Ends) -> None:
     assert sender.ended == {}
 
 
+def test_a_caller_that_says_nothing_keeps_nobody(ends: Ends) -> None:
+    """A stranger that only holds the line open costs the receivers nothing, and the sender ends with the last of them."""
+    begun = time.monotonic()
+    with contextlib.ExitStack() as kept, ends.serving():
+        ends.receiver().take()
+        kept.enter_context(socket.create_connection((HERE, ends.sender.port), timeout=3))
+        ends.receiver().end("took it")
+    assert time.monotonic() - begun < 8
+
+
 def test_a_slow_save_is_waited_for(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     """Docker may stage an export before its first byte: signs of life keep the connection, longer than any silence may be."""
     monkeypatch.setattr("ansible.module_utils.spark_sender.ALIVE_S", 0.1)
@@ -319,7 +329,7 @@ def hung_up(port: int, said: bytes) -> bytes:
             assert time.monotonic() < until
             time.sleep(0.05)
     answer = b""
-    with call, contextlib.suppress(ConnectionError):
+    with call, contextlib.suppress(OSError):
         call.sendall(said)
         call.shutdown(socket.SHUT_WR)
         while chunk := call.recv(4096):
