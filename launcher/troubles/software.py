@@ -139,7 +139,7 @@ TROUBLES = (
                 ),
             ),
             plain="no space was left on a device",
-            hint="make room, or copy an image as a stream over the fabric (docker save | ssh NODE docker load) and not through a file "
+            hint="make room, or copy an image as a stream over the fabric (sparkctl images sync) and not through a file "
             "in /tmp; the node still holds the old image: sparkctl check compares the layers",
         ),
         source="eugr/spark-vllm-docker#339 (reported)",
