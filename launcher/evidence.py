@@ -193,3 +193,16 @@ def _lacks(node: str, name: str, wanted: str, values: tuple[str, ...]) -> Unmet:
         hint=f"the recipe expects that of every rank (expects.{name}): compare image, patches and mounts of the ranks "
         "(sparkctl check), and read the rank's log (sparkctl logs)",
     )
+
+
+def wrong_files(text: str, wanted: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what `sha256sum` says against the files that are wanted, by path: another content, or no word of it."""
+    rows = (row.split(maxsplit=1) for row in text.splitlines())
+    found = {row[1].lstrip("*"): row[0].lstrip("\\") for row in rows if len(row) == 2}
+    return tuple(
+        f"{path} has SHA-256 {found[path]}, wanted {sha256}"
+        if path in found
+        else f"{path} cannot be read, wanted {sha256}"
+        for path, sha256 in wanted.items()
+        if found.get(path) != sha256
+    )

@@ -23,7 +23,30 @@ def prove(
             fault = f"its rank's log cannot be read: {text}"
             return Outcome(fault=fault, node=said.node, hint=hint, unclear=True)
         logs[said.node] = tuple((said.stdout + said.stderr).splitlines())
-    return judge(line, recipe, logs, sought)
+    return _inside(shell, recipe, commands) or judge(line, recipe, logs, sought)
+
+
+def _inside(shell: Shell, recipe: Recipe, commands: tuple[RankCommand, ...]) -> Outcome | None:
+    """Ask every rank from inside its container for the files that the recipe wants there; None when all have them."""
+    if not recipe.inside:
+        return None
+    paths = sorted(recipe.inside)
+    for said in shell.run_each(
+        {one.node: ("docker", "exec", one.name, "sha256sum", "--", *paths) for one in commands}
+    ):
+        if said.rc is None:
+            text, hint = unreachable.say(said.stderr)
+            return Outcome(fault=f"its rank cannot be asked: {text}", node=said.node, hint=hint, unclear=True)
+        wrong = evidence.wrong_files(said.stdout, recipe.inside)
+        if wrong:
+            seen = said.stderr.strip().splitlines()[-1:] if said.rc else []
+            return Outcome(
+                fault=f"inside its container {'; '.join((wrong[0], *seen))}",
+                node=said.node,
+                hint="the mount did not take, or the image has another file there: compare container.mounts, the patch set "
+                "(sparkctl patches sync) and the image of the ranks (sparkctl check)",
+            )
+    return None
 
 
 def judge(

@@ -62,6 +62,8 @@ class Engine:
     kind: Literal["vllm"]
     version: str
     image: str
+    patches: str | None = None
+    """Folder of a patch set, relative to the recipe; what it binds joins `container.mounts` and `inside` when the recipe is read."""
 
     def __post_init__(self) -> None:
         if not _IMAGE.match(self.image):
@@ -196,6 +198,8 @@ class Recipe:
     ready: Ready = field(default_factory=Ready)
     expects: Mapping[str, str] = field(default_factory=dict)
     """What every rank's log must prove before the line counts as ready: by the name of a proof (launcher/evidence.py) a text in it."""
+    inside: Mapping[str, str] = field(default_factory=dict)
+    """Files of the container that must have this SHA-256 on every rank, by path; read there after the start."""
     known_to_fail: tuple[str, ...] = ()
     """What is known to go wrong with it, each with where that was reported."""
 

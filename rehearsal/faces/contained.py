@@ -33,7 +33,8 @@ while [ "$1" != -- ]; do
     source=$1 inside=$2 mode=$3
     shift 3
     if [ -d "$source" ]; then mkdir -p "$root$inside"
-    else mkdir -p "$(dirname "$root$inside")" && : >"$root$inside"
+    # What is there already is the machine's own file: it must not be emptied.
+    else mkdir -p "$(dirname "$root$inside")" && [ -e "$root$inside" ] || : >"$root$inside"
     fi
     mount --bind "$source" "$root$inside"
     [ "$mode" = ro ] && mount -o remount,bind,ro "$root$inside"

@@ -124,17 +124,22 @@ def _hashed(found: Found) -> str:
 
 
 def _sha256sum(node: Node, arguments: list[str]) -> int:
+    return hashes(node, [(path, path) for path in arguments if path != "--"])
+
+
+def hashes(node: Node, files: list[tuple[str, str]]) -> int:
+    """Print the hash of each file, given what it is called and where it lies on the node."""
     status = 0
-    for path in arguments:
+    for shown, path in files:
         entry = tree.look(node, path)
         fault = (
             _MISSING if entry is None or entry.kind == "l" else "Is a directory" if entry.kind == "d" else ""
         )
         if fault or entry is None:
-            sys.stderr.write(f"sha256sum: {path}: {fault}\n")
+            sys.stderr.write(f"sha256sum: {shown}: {fault}\n")
             status = 1
             continue
-        sys.stdout.write(f"{tree.hashed(path, entry)}  {path}\n")
+        sys.stdout.write(f"{tree.hashed(path, entry)}  {shown}\n")
     return status
 
 

@@ -46,6 +46,12 @@ def _ship(verb: str) -> Callable[[Node, list[str]], int]:
     return answer
 
 
+def _exec(node: Node, arguments: list[str]) -> int:
+    module = importlib.import_module("rehearsal.faces.docker_exec")  # seldom asked for
+    status: int = module.answer(node, arguments)
+    return status
+
+
 def _ps(node: Node, arguments: list[str]) -> int:
     valued = {"--filter": "filter", "-f": "filter", "--format": "format"}
     bare = {
@@ -143,6 +149,7 @@ def _logs(node: Node, arguments: list[str]) -> int:
 
 
 _VERBS: dict[str, Callable[[Node, list[str]], int]] = {
+    "exec": _exec,
     "ps": _ps,
     "inspect": _inspect,
     "image": _image,

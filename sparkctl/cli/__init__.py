@@ -46,6 +46,7 @@ VERBS: tuple[Verb, ...] = (
     Verb(name="ledger", module="ledger", about="Read, verify and extend the ledger.", group=True),
     Verb(name="recipes", module="recipes", about="List, show, check and import recipes.", group=True),
     Verb(name="images", module="images", about="Build, spread and show the serving image.", group=True),
+    Verb(name="patches", module="patches", about="Show a patch set, and bring it to the nodes.", group=True),
     Verb(name="report", module="report", about="Render the ledger into the block of a README."),
     Verb(
         name="rehearse",

@@ -12,6 +12,7 @@ from launcher.command import placeholder_faults
 from launcher.overlay import Settings, overlay
 from launcher.recipe import EngineFacts, Recipe, released_flags, unknown_flags
 from sparkctl import content, edge
+from sparkctl.cli import patch_files
 from sparkctl.cli.session import Session, settings
 from sparkctl.errors import FileFault, Refused, UsageFault
 from sparkctl.line import Line
@@ -96,6 +97,7 @@ def read_recipe(name: str) -> tuple[Recipe, EngineFacts]:
     """Read a recipe and the facts of its engine, and check the one against the other."""
     path = content.recipe(name)
     recipe = edge.structure(whole(path), Recipe, source=str(path))
+    recipe = patch_files.bound(recipe, path)
     wanted, known = f"{recipe.engine.kind}-{recipe.engine.version}", content.engines()
     if wanted not in known:
         raise FileFault(
