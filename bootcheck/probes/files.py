@@ -11,7 +11,7 @@ from bootcheck.probes.probe import Argv, Probe, Target
 
 _HASHED = re.compile(r"^(\\?)([0-9a-f]{64}) [ *](.+)$")
 _ESCAPED = re.compile(r"\\(.)")
-_REFUSED = re.compile(r"^stat: [^']*'(.+)': (.+)$")
+_REFUSED = re.compile(r"^(?:\S*/)?stat: [^']*'(.+)': (.+)$")
 _KINDS = frozenset(
     {
         *("regular file", "regular empty file", "directory", "symbolic link", "fifo", "socket"),

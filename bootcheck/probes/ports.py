@@ -8,7 +8,7 @@ from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Argv, Probe, Target, ends_early
 
 _VALUE = re.compile(r"^/sys/class/net/([^/\s]+)/(phys_port_name|speed):(\S+)\s*$")
-_REFUSED = re.compile(r"^grep: /sys/class/net/([^/\s]+)/(?:phys_port_name|speed): ", re.MULTILINE)
+_REFUSED = re.compile(r"^(?:\S*/)?grep: /sys/class/net/([^/\s]+)/(?:phys_port_name|speed): ", re.MULTILINE)
 _PORT = re.compile(r"p(\d{1,3})")
 _SUFFIX = re.compile(r"np(\d{1,3})$")
 _SPEED = re.compile(r"-?\d{1,9}", re.ASCII)
