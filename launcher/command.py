@@ -44,6 +44,8 @@ class RankCommand:
     engine_argv: tuple[str, ...]
     drawn: tuple[str, ...] = ()
     """Variables that the launch gives one secret, the same on every rank."""
+    speaks: bool = True
+    """Whether its log tells what the rank does; else the head's tells it."""
 
 
 def rank_commands(recipe: Recipe, line: Line, boot: str) -> tuple[RankCommand, ...]:
@@ -113,6 +115,7 @@ def _rank_command(recipe: Recipe, line: Line, node: Node, boot: str) -> RankComm
         argv=argv,
         engine_argv=runs.argv,
         drawn=runs.drawn,
+        speaks=runs.speaks,
     )
 
 

@@ -23,7 +23,8 @@ def prove(
             fault = f"its rank's log cannot be read: {text}"
             return Outcome(fault=fault, node=said.node, hint=hint, unclear=True)
         logs[said.node] = tuple((said.stdout + said.stderr).splitlines())
-    return _inside(shell, recipe, commands) or judge(line, recipe, logs, sought)
+    own = frozenset(one.node for one in commands if one.speaks)
+    return _inside(shell, recipe, commands) or judge(line, recipe, logs, own, sought)
 
 
 def _inside(shell: Shell, recipe: Recipe, commands: tuple[RankCommand, ...]) -> Outcome | None:
@@ -50,9 +51,16 @@ def _inside(shell: Shell, recipe: Recipe, commands: tuple[RankCommand, ...]) -> 
 
 
 def judge(
-    line: Line, recipe: Recipe, logs: Mapping[str, tuple[str, ...]], sought: tuple[str, ...]
+    line: Line,
+    recipe: Recipe,
+    logs: Mapping[str, tuple[str, ...]],
+    own: frozenset[str],
+    sought: tuple[str, ...],
 ) -> Outcome:
-    """Judge the logs: not what the recipe expects, or what makes the line serve slowly or wrongly, is a fault."""
+    """Judge the logs: not what the recipe expects, or what makes the line serve slowly or wrongly, is a fault.
+
+    What the recipe expects is asked of the nodes in `own`, whose logs tell what their rank does.
+    """
     found = {node: evidence.read(log) for node, log in logs.items()}
     remarks = ending.remarks(logs)
     proven = Outcome(
@@ -60,10 +68,8 @@ def judge(
         found=evidence.seen(logs, sought),
         remarks=tuple(f"{one.said}: {one.hint}" for one in remarks),
     )
-    head = line.head.name
-    # Over Ray the head's log holds what every rank says.
-    own = found if recipe.parallel.backend == "mp" else {head: found[head]}
-    unmet = evidence.unmet(own, recipe.expects, recipe.engine.version, head)
+    asked = {node: values for node, values in found.items() if node in own}
+    unmet = evidence.unmet(asked, recipe.expects, recipe.engine.version, line.head.name)
     if unmet:
         return replace(proven, fault=unmet.said, node=unmet.node, hint=unmet.hint, remarks=())
     spoils = next((one for one in remarks if one.is_fault), None)

@@ -35,7 +35,8 @@ def program(recipe: Recipe, line: Line, node: Node) -> Program:
         f"--node-ip-address={_meets(recipe, node)}",
         "--num-gpus=1",
     )
-    return Program(entrypoint="ray", argv=("start", *joins, "--block"), env=_RAY_ENV, drawn=_RAY_DRAWN)
+    argv = ("start", *joins, "--block")
+    return Program(entrypoint="ray", argv=argv, env=_RAY_ENV, drawn=_RAY_DRAWN, speaks=False)
 
 
 def order(recipe: Recipe, line: Line) -> tuple[Node, ...]:

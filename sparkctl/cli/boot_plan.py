@@ -66,6 +66,9 @@ def _does(stage: Stage, plan: Plan, tables: dict[str, list[list[str]]]) -> Itera
                 yield f"{one.node} (rank {one.rank}): {shlex.join(redact.argv(one.argv))}"
         case "ready":
             yield f"docker inspect, wait and logs --follow of every rank; {plan.line.url}/health, /v1/models"
+            yield "docker logs of every rank: version, kernels, memory, network; as the recipe expects them"
+            if plan.recipe.inside:
+                yield f"docker exec of every rank: sha256sum {' '.join(sorted(plan.recipe.inside))}"
             for smoke in asking.smokes(plan.recipe):
                 yield f"smoke {smoke.name}: {smoke.prompt}"
             yield f"the first smoke {asking.at_once(plan.recipe)} times at once"
