@@ -1,0 +1,204 @@
+"""Loops of every kind: what a model says over and over, whether word for word, growing, or in changing order.
+
+Four measures, each over the words of a text and each linear in their number: a stretch that repeats itself exactly
+(`loop`), a window whose word triples all stood there before (`repetition`: growing cycles, attractors that alternate),
+a window with hardly any different words (`narrow`), and the compression ratio. Runs of one character come first, since
+they have no words.
+
+Every threshold here is ours, fitted on the fit half of the corpus in tests/tuner/corpus, never on the held-out half.
+"""
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+
+from tuner.audit import words as read
+from tuner.audit.reply import Damage, Where, excerpt
+
+REPEATS = ((1, 12), (2, 9), (11, 6), (39, 4))
+"""Longest period in words, and how often a stretch of it may stand in a row. Ours: laughter, refrains and drills."""
+
+REPEATS_LONG = 3
+"""The same of a longer period: who says forty words three times running says them for ever."""
+
+LOOP_WORDS = 18
+"""Words that a stretch must span where its period is two or more."""
+
+NUMBERS_SPAN = 160
+"""Words that a stretch of bare numbers must span: matrices and empty columns hold many zeros in a row."""
+
+WINDOW = 96
+"""Words of a window; about 128 tokens of English."""
+
+STALE = 0.80
+STALE_STRUCTURED = 0.96
+"""Share of a window's word triples that stood there at least twice before; prose, and tables, code or JSON."""
+
+NARROW = 0.19
+NARROW_STRUCTURED = 0.05
+"""Different words over words of a window: prose of many languages has above 0.4."""
+
+STRUCTURE = 0.05
+"""Share of brackets, bars, quotes, colons and line ends from which a window counts as table, code or data."""
+
+COMPRESSED = 9.0
+COMPRESSED_STRUCTURED = 22.0
+COMPRESSED_LEAST = 1200
+"""Characters over the bytes that zlib makes of them, and from how many characters on; prose is near 2.5."""
+
+CHARACTER_RUN = 130
+EXCLAIMED = 20
+LETTER_RUN = 24
+"""One character in a row: of a rule at most, of ! and ?, of a letter. A line of 120 is a usual rule; "!!!!" without end is
+token 0, what engines say when logits are not numbers."""
+
+_RUN = re.compile(
+    rf"([^\s\w])\1{{{CHARACTER_RUN - 1},}}|([!?])\2{{{EXCLAIMED - 1},}}|([^\W\d_])\3{{{LETTER_RUN - 1},}}"
+)
+_STRUCTURE = re.compile(r"[{}\[\]|<>=;\"\n\t:_]")
+_LONG_WORD = re.compile(r"[^\W_]{80,}")
+
+LONG_WORD_RATIO = 3.0
+"""Compression ratio of a word of 80 letters and more; keys and hashes stay below 2."""
+
+
+def loops(text: str, where: Where) -> tuple[Damage, ...]:
+    """Return how a text repeats itself, the first measure that says so; nothing if it does not."""
+    words, places = read.found(text)
+    places.append(len(text))
+    for found in (
+        _run(text),
+        _stretch(words),
+        _stale(words, places, text),
+        _narrow(words, places, text),
+        _pressed(text),
+    ):
+        if found:
+            kind, measured, wanted, at = found
+            place = places[at] if kind in {"loop", "repetition", "narrow"} else at
+            return (
+                Damage(
+                    kind=kind,  # type: ignore[arg-type]
+                    measured=measured,
+                    wanted=wanted,
+                    at=place,
+                    excerpt=excerpt(text, place),
+                    where=where,
+                ),
+            )
+    return ()
+
+
+_Found = tuple[str, str, str, int]
+
+
+def _run(text: str) -> _Found | None:
+    if run := _RUN.search(text):
+        length = run.end() - run.start()
+        return "characters", f"{run[0][0]!r} {length} times in a row", "words", run.start()
+    for long in _LONG_WORD.finditer(text):
+        ratio = _ratio(long[0])
+        if ratio >= LONG_WORD_RATIO:
+            return (
+                "characters",
+                f"a word of {len(long[0])} letters that repeats itself",
+                "words",
+                long.start(),
+            )
+    return None
+
+
+def _stretch(words: list[str]) -> _Found | None:
+    for start, end, period in _stretches(words):
+        span = end - start
+        repeats = span / period
+        allowed = next((times for longest, times in REPEATS if period <= longest), REPEATS_LONG)
+        if repeats < allowed or (period > 1 and span < LOOP_WORDS):
+            continue
+        phrase = words[start : start + period]
+        if span < NUMBERS_SPAN and all(word.isdigit() for word in phrase):
+            continue
+        what = "a word" if period == 1 else f"{period} words"
+        return "loop", f"{what} {repeats:.0f} times in a row", f"fewer than {allowed} times", start
+    return None
+
+
+def _stretches(words: list[str]) -> Iterator[tuple[int, int, int]]:
+    """Yield start, end and period of each stretch in which every word is the one a period before.
+
+    A stretch goes on as long as its period holds, and else is looked for anew at the last place of the three words that
+    end here: so a word is looked at once, whatever the period.
+    """
+    last: dict[tuple[str, str, str], int] = {}
+    period = start = 0
+    for end, gram in enumerate(zip(words, words[1:], words[2:], strict=False), 2):
+        if not (period and words[end] == words[end - period]):
+            if period:
+                yield start, end, period
+            period = end - last.get(gram, end)
+            start = end - 2 - period
+        last[gram] = end
+    if period:
+        yield start, len(words), period
+
+
+def _stale(words: list[str], places: list[int], text: str) -> _Found | None:
+    seen: Counter[tuple[str, str, str]] = Counter()
+    stale = []
+    for gram in zip(words, words[1:], words[2:], strict=False):
+        stale.append(seen[gram] >= 2)
+        seen[gram] += 1
+    least = int(STALE * WINDOW)
+    number = sum(stale[:WINDOW])
+    for at in range(len(stale) - WINDOW + 1):
+        if number >= least and (share := number / WINDOW) >= _bound(
+            words, places, text, at, STALE, STALE_STRUCTURED
+        ):
+            measured = f"{share:.0%} of {WINDOW} words were said at least twice before"
+            return "repetition", measured, f"under {STALE:.0%}", at
+        if at + WINDOW < len(stale):
+            number += stale[at + WINDOW] - stale[at]
+    return None
+
+
+def _narrow(words: list[str], places: list[int], text: str) -> _Found | None:
+    inside = Counter(words[:WINDOW])
+    for at in range(len(words) - WINDOW + 1):
+        share = len(inside) / WINDOW
+        if share < NARROW and share < 1 - _bound(words, places, text, at, 1 - NARROW, 1 - NARROW_STRUCTURED):
+            return "narrow", f"{len(inside)} different words among {WINDOW}", f"at least {NARROW:.0%}", at
+        if at + WINDOW < len(words):
+            inside[words[at + WINDOW]] += 1
+            inside[words[at]] -= 1
+            if not inside[words[at]]:
+                del inside[words[at]]
+    return None
+
+
+def _bound(words: list[str], places: list[int], text: str, at: int, prose: float, structured: float) -> float:
+    """Return the threshold of a window: that of prose, of tables and data, or none where it is mostly numbers."""
+    window = words[at : at + WINDOW]
+    if sum(word.isdigit() for word in window) > 0.6 * WINDOW:
+        return 2.0
+    shown = text[places[at] : places[min(at + WINDOW, len(places) - 1)]]
+    return structured if _structure(shown) >= STRUCTURE else prose
+
+
+def _structure(text: str) -> float:
+    return len(_STRUCTURE.findall(text)) / max(1, len(text))
+
+
+def _pressed(text: str) -> _Found | None:
+    if len(text) < COMPRESSED_LEAST:
+        return None
+    ratio = _ratio(text)
+    bound = COMPRESSED_STRUCTURED if _structure(text) >= STRUCTURE else COMPRESSED
+    if ratio < bound or sum(map(str.isdigit, text)) > 0.3 * len(text):
+        return None
+    return "compression", f"a compression ratio of {ratio:.1f}", f"under {bound:g}", 0
+
+
+def _ratio(text: str) -> float:
+    raw = text.encode("utf-8", "replace")
+    return len(raw) / len(zlib.compress(raw, 6))
