@@ -11,19 +11,20 @@ Note: an English text of English words in senseless order passes; only a languag
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from tuner.audit import words as read
 from tuner.audit.reply import Damage, Where, excerpt
 
 SMALL_WORDS = {
-    "English": "the and of to is that it was for with as are this be by from have or an which you not they he she we at on",
-    "German": "der die und das ist nicht ein eine zu den mit sich auf dem von auch wird es im sie oder einen aber wir noch nur",
-    "French": "le la les des et est un une du que dans qui pour pas sur au avec ce il elle sont ne nous vous mais leur plus",
-    "Spanish": "el la los las de que y en un una es por con para del se no su al lo como pero sus este esta hay muy cuando",
-    "Italian": "il lo la gli le di che e un una per con non sono del della si nel alla anche ma come questo dei da ogni",
-    "Portuguese": "o a os as de que e do da em um uma para com não por mais dos como mas ao foi ele das à seu sua quando",
-    "Dutch": "de het een en van ik te dat die in is niet zijn op aan met als voor er maar om hem dan zou wat mijn",
+    "English": "the and of to is that it was for with as are this be by from have or an which you not they he she we at on were has had their what when there would could can about into than then some these only other more who",
+    "German": "der die und das ist nicht ein eine zu den mit sich auf dem von auch wird es im sie oder einen aber wir noch nur haben war kann nach bei über aus wie wenn man nach zum zur sind diese durch weil dass oft sehr",
+    "French": "le la les des et est un une du que dans qui pour pas sur au avec ce il elle sont ne nous vous mais leur plus été avoir même aussi comme tout deux donc sans cette ces leurs fait peut très être ont était aux",
+    "Spanish": "el la los las de que y en un una es por con para del se no su al lo como pero sus este esta hay muy cuando del más también donde tiene son fue desde todo antes después porque entre ya muy hasta nadie siempre otra los",
+    "Italian": "il lo la gli le di che e un una per con non sono del della si nel alla anche ma come questo dei da ogni gli nel più essere stato tutto anche hanno dopo dove quando perché molto sempre nella delle degli sulla",
+    "Portuguese": "o a os as de que e do da em um uma para com não por mais dos como mas ao foi ele das à seu sua quando pelo pela também são tem está muito já depois onde nos nas ser isso ela até sem mesmo",
+    "Dutch": "de het een en van ik te dat die in is niet zijn op aan met als voor er maar om hem dan zou wat mijn wordt zijn deze naar heeft bij uit ook nog geen veel werd worden door over tot hebben wel",
     "Swedish": "och att det som en på är av för med den till inte ett om men var jag han sig från vi så kan",
     "Danish": "og at det som en på er af for med den til ikke et om men var jeg han sig fra vi så kan",
     "Finnish": "ja on ei se että oli hän mutta ovat kun niin myös kuin tai joka sen mitä vain jo nyt sitä ole",
@@ -39,7 +40,7 @@ SMALL_WORDS = {
 
 _DRIFTING = ("English", "German", "French", "Spanish", "Italian", "Portuguese", "Dutch")
 
-LEAST_WORDS = 8
+LEAST_WORDS = 7
 """Words that show a language, on either side of a drift."""
 
 PURE = 0.88
@@ -111,66 +112,68 @@ class _Spoken:
 
 def script(word: str) -> str:
     """Return the script of a word by its first letter, or an empty text for numbers and the like."""
-    if word.isascii():
-        return "Latin" if word[:1].isalpha() else ""
-    return next((name for name, pattern in _SCRIPT if pattern.match(word)), "")
+    return _script(word[:1])
+
+
+@lru_cache(maxsize=8192)
+def _script(letter: str) -> str:
+    return next((name for name, pattern in _SCRIPT if pattern.match(letter)), "")
 
 
 def drifts(text: str, prompt: str, where: Where) -> tuple[Damage, ...]:
     """Return where a reply leaves its language for another; nothing where it keeps it or changes it on purpose."""
     if _ASKED.search(prompt):
         return ()
-    spoken = _spoken(_ASIDE.sub(lambda aside: " " * len(aside[0]), text))
+    words, places = read.found(_ASIDE.sub(lambda aside: " " * len(aside[0]), text))
+    for names in (() if text.isascii() else (_by_script(words),)) + (_by_small_words(words),):
+        spoken = [
+            _Spoken(language=name, start=start, end=start + len(word))
+            for name, word, start in zip(names, words, places, strict=True)
+            if name
+        ]
+        if found := _drift(spoken, text, prompt, where):
+            return (found,)
+    return ()
+
+
+def _drift(spoken: list[_Spoken], text: str, prompt: str, where: Where) -> Damage | None:
     names = Counter(one.language for one in spoken).most_common(2)
     if len(names) < 2 or names[1][1] < LEAST_WORDS:
-        return ()
+        return None
     first, second = sorted((names[0][0], names[1][0]), key=lambda name: _mean_place(spoken, name))
     at = _border(spoken, first)
     before, after = spoken[:at], spoken[at:]
     if (
-        min(_purity(before, first), _purity(after, second)) < PURE
-        or min(len(before), len(after)) < LEAST_WORDS
+        min(len(before), len(after)) < LEAST_WORDS
+        or min(_purity(before, first), _purity(after, second)) < PURE
     ):
-        return ()
-    gap = text[before[-1].end : after[0].start]
-    # A prompt without a letter of the new script did not ask for it, however tidily the reply changes over.
-    foreign = (
-        bool(prompt)
-        and _FOREIGN.search(text[after[0].start])
-        and script(text[after[0].start]) not in _scripts(prompt)
-    )
-    if _ON_PURPOSE.search(gap) and not foreign:
-        return ()
+        return None
     place = after[0].start
-    measured = f"{first} for {len(before)} telling words, then {second} for {len(after)}"
-    wanted = "one language, or a change after a colon or line end"
-    return (
-        Damage(
-            kind="drift",
-            measured=measured,
-            wanted=wanted,
-            at=place,
-            excerpt=excerpt(text, place),
-            where=where,
-        ),
+    # A prompt without a letter of the new script did not ask for it, however tidily the reply changes over.
+    unasked = bool(prompt) and second not in {*_by_script(read.found(prompt)[0]), *_DRIFTING}
+    if _ON_PURPOSE.search(text[before[-1].end : place]) and not unasked:
+        return None
+    return Damage(
+        kind="drift",
+        measured=f"{first} for {len(before)} telling words, then {second} for {len(after)}",
+        wanted="one language, or a change after a colon or line end",
+        at=place,
+        excerpt=excerpt(text, place),
+        where=where,
     )
 
 
-def _spoken(text: str) -> list[_Spoken]:
-    words, places = read.found(text)
-    japanese = sum(script(word) == "Japanese" for word in words) * 10 > sum(
-        script(word) == "Chinese" for word in words
-    )
-    spoken = []
-    for word, start in zip(words, places, strict=True):
-        name = script(word)
-        if name == "Latin":
-            name = _OWNED.get(word, "")
-        if name == "Chinese" and japanese:
-            name = "Japanese"
-        if name:
-            spoken.append(_Spoken(language=name, start=start, end=start + len(word)))
-    return spoken
+def _by_script(words: list[str]) -> list[str]:
+    """Return the script of each word; Chinese characters are Japanese where kana stand among them."""
+    scripts = [script(word) for word in words]
+    found = Counter(scripts)
+    if 10 * found["Japanese"] > found["Chinese"]:
+        return ["Japanese" if name == "Chinese" else name for name in scripts]
+    return scripts
+
+
+def _by_small_words(words: list[str]) -> list[str]:
+    return [_OWNED.get(word, "") for word in words]
 
 
 def _mean_place(spoken: list[_Spoken], name: str) -> float:
@@ -190,10 +193,6 @@ def _border(spoken: list[_Spoken], first: str) -> int:
 
 def _purity(spoken: list[_Spoken], name: str) -> float:
     return sum(one.language == name for one in spoken) / max(1, len(spoken))
-
-
-def _scripts(text: str) -> set[str]:
-    return {script(word) for word in read.found(text)[0]}
 
 
 def salads(text: str, where: Where) -> tuple[Damage, ...]:

@@ -21,9 +21,7 @@ _MARK = re.compile(f"(?P<end>{_END})|{_OTHER}")
 _CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]+`", re.DOTALL)
 _QUOTES = "\"'`\u201c\u201d\u2018\u2019\u00ab\u00bb"
 
-LEAST_MOJIBAKE = 2
-"""Characters read wrongly; one may be a name or a formula. Ours."""
-
+_CLOSING = frozenset("\u201d\u2019\u201c\u2018\u2026\u2013\u2014\u00bb\u00ab\u203a\u2039")
 _CP1252 = {
     ord(bytes([byte]).decode("cp1252")): byte
     for byte in range(0x80, 0xA0)
@@ -81,14 +79,22 @@ def leaks(text: str, reply: Reply, where: Where) -> tuple[Damage, ...]:
 
 def _marks(text: str, prompt: str) -> Iterator[re.Match[str]]:
     """Yield special tokens outside code and quotes that the prompt does not name."""
-    code = [one.span() for one in _CODE.finditer(text)] if "`" in text or "~~~" in text else []
+    code = _code(text)
     for mark in _MARK.finditer(text):
-        before, after = text[: mark.start()][-1:], text[mark.end() :][:1]
-        quoted = bool(before and after) and before in _QUOTES and after in _QUOTES
-        struck = mark[0] == "</s>" and "<s>" in text[max(0, mark.start() - 200) : mark.start()]
-        inside = any(start <= mark.start() < end for start, end in code)
-        if not (quoted or struck or inside or mark[0] in prompt):
+        start, end = mark.span()
+        struck = mark[0] == "</s>" and "<s>" in text[max(0, start - 200) : start]
+        if not (struck or mark[0] in prompt or _is_quoted(text, start, end, code)):
             yield mark
+
+
+def _code(text: str) -> list[tuple[int, int]]:
+    return [one.span() for one in _CODE.finditer(text)] if "`" in text or "~~~" in text else []
+
+
+def _is_quoted(text: str, start: int, end: int, code: list[tuple[int, int]]) -> bool:
+    before, after = text[start - 1 : start], text[end : end + 1]
+    quoted = bool(before and after) and before in _QUOTES and after in _QUOTES
+    return quoted or any(first <= start < last for first, last in code)
 
 
 def broken(text: str, reply: Reply, where: Where) -> tuple[Damage, ...]:
@@ -108,8 +114,7 @@ def broken(text: str, reply: Reply, where: Where) -> tuple[Damage, ...]:
                 where=where,
             )
         )
-    wrong = list(_MOJIBAKE.finditer(text.translate(_CP1252)))
-    if len(wrong) >= LEAST_MOJIBAKE and text[wrong[0].start() : wrong[0].end()] not in reply.prompt:
+    if wrong := list(_misread(text, reply.prompt)):
         at = wrong[0].start()
         measured = f"{len(wrong)} places where UTF-8 was read as Latin-1"
         found.append(
@@ -123,3 +128,16 @@ def broken(text: str, reply: Reply, where: Where) -> tuple[Damage, ...]:
             )
         )
     return tuple(found)
+
+
+def _misread(text: str, prompt: str) -> Iterator[re.Match[str]]:
+    """Yield what reads as one character of UTF-8 outside code and quotes, unless the prompt has it."""
+    if text.isascii():
+        return
+    code = _code(text)
+    for one in _MOJIBAKE.finditer(text.translate(_CP1252)):
+        start, end = one.span()
+        # A capital before a closing quote, and a letter before a quote and an ellipsis, are bytes of UTF-8 by chance.
+        chance = set(text[start + 1 : end]) <= _CLOSING and text[start] not in "\xc2\xc3"
+        if not (chance or text[start:end] in prompt or _is_quoted(text, start, end, code)):
+            yield one
