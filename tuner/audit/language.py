@@ -20,7 +20,7 @@ from tuner.audit.reply import Damage, Where, excerpt
 SMALL_WORDS = {
     "English": "the and of to is that it was for with as are this be by from have or an which you not they he she we at on were has had their what when there would could can about into than then some these only other more who",
     "German": "der die und das ist nicht ein eine zu den mit sich auf dem von auch wird es im sie oder einen aber wir noch nur haben war kann nach bei über aus wie wenn man nach zum zur sind diese durch weil dass oft sehr",
-    "French": "le la les des et est un une du que dans qui pour pas sur au avec ce il elle sont ne nous vous mais leur plus été avoir même aussi comme tout deux donc sans cette ces leurs fait peut très être ont était aux",
+    "French": "on y le la les des et est un une du que dans qui pour pas sur au avec ce il elle sont ne nous vous mais leur plus été avoir même aussi comme tout deux donc sans cette ces leurs fait peut très être ont était aux",
     "Spanish": "el la los las de que y en un una es por con para del se no su al lo como pero sus este esta hay muy cuando del más también donde tiene son fue desde todo antes después porque entre ya muy hasta nadie siempre otra los",
     "Italian": "il lo la gli le di che e un una per con non sono del della si nel alla anche ma come questo dei da ogni gli nel più essere stato tutto anche hanno dopo dove quando perché molto sempre nella delle degli sulla",
     "Portuguese": "o a os as de que e do da em um uma para com não por mais dos como mas ao foi ele das à seu sua quando pelo pela também são tem está muito já depois onde nos nas ser isso ela até sem mesmo",
@@ -43,7 +43,7 @@ _DRIFTING = ("English", "German", "French", "Spanish", "Italian", "Portuguese", 
 LEAST_WORDS = 7
 """Words that show a language, on either side of a drift."""
 
-PURE = 0.88
+PURE = 0.85
 """Share of them that must be of the side's own language: who quotes or alternates is below."""
 
 BARREN_WINDOW = 60
@@ -88,16 +88,7 @@ _ASKED = re.compile(
 )
 
 
-def _owned() -> dict[str, str]:
-    """Return the small words that only one of the drifting languages has, each with its language."""
-    owners: dict[str, set[str]] = {}
-    for name in _DRIFTING:
-        for word in SMALL_WORDS[name].split():
-            owners.setdefault(word, set()).add(name)
-    return {word: next(iter(names)) for word, names in owners.items() if len(names) == 1 and len(word) > 1}
-
-
-_OWNED = _owned()
+_OWN = {name: frozenset(word for word in SMALL_WORDS[name].split() if len(word) > 1) for name in _DRIFTING}
 _SMALL = frozenset(word for words in SMALL_WORDS.values() for word in words.split())
 
 
@@ -151,7 +142,7 @@ def _drift(spoken: list[_Spoken], text: str, prompt: str, where: Where) -> Damag
     place = after[0].start
     # A prompt without a letter of the new script did not ask for it, however tidily the reply changes over.
     unasked = bool(prompt) and second not in {*_by_script(read.found(prompt)[0]), *_DRIFTING}
-    if _ON_PURPOSE.search(text[before[-1].end : place]) and not unasked:
+    if _ON_PURPOSE.search(text[before[-2].end : after[1].start]) and not unasked:
         return None
     return Damage(
         kind="drift",
@@ -173,7 +164,15 @@ def _by_script(words: list[str]) -> list[str]:
 
 
 def _by_small_words(words: list[str]) -> list[str]:
-    return [_OWNED.get(word, "") for word in words]
+    """Return the language of each small word that only one of the reply's two commonest languages has."""
+    found = Counter(words)
+    said = {name: sum(found[word] for word in own) for name, own in _OWN.items()}
+    first = max(said, key=lambda name: said[name])
+    rest = {name: sum(found[word] for word in own - _OWN[first]) for name, own in _OWN.items()}
+    second = max(rest, key=lambda name: rest[name])
+    names = {word: first for word in _OWN[first] - _OWN[second]}
+    names |= {word: second for word in _OWN[second] - _OWN[first]}
+    return [names.get(word, "") for word in words]
 
 
 def _mean_place(spoken: list[_Spoken], name: str) -> float:
@@ -249,7 +248,7 @@ def _barren(text: str) -> tuple[str, str, int] | None:
     return None
 
 
-_SEPARATORS = re.compile(r"[\n,;|=\u2022{}<>\[\]\\/#+]")
+_SEPARATORS = re.compile(r"\.\.\.|[\u2026\n,;|=\u2022{}<>\[\]\\/#+]")
 
 
 def _is_prose(words: list[str], shown: str) -> bool:

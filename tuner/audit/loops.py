@@ -12,9 +12,10 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tuner.audit import words as read
-from tuner.audit.reply import Damage, Where, excerpt
+from tuner.audit.reply import Damage, Kind, Where, excerpt
 
 REPEATS = ((1, 12), (2, 9), (11, 6), (39, 4))
 """Longest period in words, and how often a stretch of it may stand in a row. Ours: laughter, refrains and drills."""
@@ -32,15 +33,18 @@ WINDOW = 96
 """Words of a window; about 128 tokens of English."""
 
 STALE = 0.80
+STALE_ALONE = 0.92
 STALE_STRUCTURED = 0.96
-"""Share of a window's word triples that stood there at least twice before; prose, and tables, code or JSON."""
+"""Share of a window's word triples that stood there at least twice before: in prose, in Chinese or Japanese prose (three
+characters are hardly a phrase), and in tables, lists, code or JSON.
+"""
 
 NARROW = 0.19
 NARROW_STRUCTURED = 0.05
 """Different words over words of a window: prose of many languages has above 0.4."""
 
 STRUCTURE = 0.05
-"""Share of brackets, bars, quotes, colons and line ends from which a window counts as table, code or data."""
+"""Share of brackets, bars, quotes, colons, commas and line ends from which a window counts as table, list, code or data."""
 
 COMPRESSED = 9.0
 COMPRESSED_STRUCTURED = 22.0
@@ -54,43 +58,44 @@ LETTER_RUN = 24
 token 0, what engines say when logits are not numbers."""
 
 _RUN = re.compile(
-    rf"([^\s\w])\1{{{CHARACTER_RUN - 1},}}|([!?])\2{{{EXCLAIMED - 1},}}|([^\W\d_])\3{{{LETTER_RUN - 1},}}"
+    rf"([^\s\w])\1{{{CHARACTER_RUN - 1},}}|([!?])(?:\s?\2){{{EXCLAIMED - 1},}}|([^\W\d_])\3{{{LETTER_RUN - 1},}}"
 )
-_STRUCTURE = re.compile(r"[{}\[\]|<>=;\"\n\t:_]")
+_STRUCTURE = re.compile(r"\.\.\.|[{}\[\]|<>=;\"\n\t:_,\u3001\u2026]")
+_ECHO = re.compile(r"([^\W\d_]{2,12}?)(?: ?\1){2,}")
 _LONG_WORD = re.compile(r"[^\W_]{80,}")
+
+ECHO = 0.2
+ECHO_LEAST = 60
+ECHO_TAIL = 900
+"""Share and number of letters that are a piece said three times running, in the whole text or in its last part."""
 
 LONG_WORD_RATIO = 3.0
 """Compression ratio of a word of 80 letters and more; keys and hashes stay below 2."""
 
 
-def loops(text: str, where: Where) -> tuple[Damage, ...]:
-    """Return how a text repeats itself, the first measure that says so; nothing if it does not."""
-    words, places = read.found(text)
-    places.append(len(text))
-    for found in (
-        _run(text),
-        _stretch(words),
-        _stale(words, places, text),
-        _narrow(words, places, text),
-        _pressed(text),
-    ):
-        if found:
-            kind, measured, wanted, at = found
-            place = places[at] if kind in {"loop", "repetition", "narrow"} else at
-            return (
-                Damage(
-                    kind=kind,  # type: ignore[arg-type]
-                    measured=measured,
-                    wanted=wanted,
-                    at=place,
-                    excerpt=excerpt(text, place),
-                    where=where,
-                ),
-            )
-    return ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    """A text, its words, and the place of each word and of the end."""
+
+    whole: str
+    words: list[str]
+    places: list[int]
 
 
-_Found = tuple[str, str, str, int]
+def loops(whole: str, where: Where) -> tuple[Damage, ...]:
+    """Return how a text repeats itself, by the first measure that says so; nothing if it does not."""
+    words, places = read.found(whole)
+    text = _Text(whole=whole, words=words, places=[*places, len(whole)])
+    found = _run(whole) or _stretch(text) or _stale(text) or _narrow(text) or _pressed(whole)
+    if not found:
+        return ()
+    kind, measured, wanted, at = found
+    return (
+        Damage(kind=kind, measured=measured, wanted=wanted, at=at, excerpt=excerpt(whole, at), where=where),
+    )
+
+
+_Found = tuple[Kind, str, str, int]
 
 
 def _run(text: str) -> _Found | None:
@@ -106,21 +111,32 @@ def _run(text: str) -> _Found | None:
                 "words",
                 long.start(),
             )
+    for start in {0, max(0, len(text) - ECHO_TAIL)}:
+        echoes = list(_ECHO.finditer(text, start))
+        echoed = sum(one.end() - one.start() for one in echoes)
+        if echoed >= max(ECHO_LEAST, ECHO * (len(text) - start)):
+            measured = f"{echoed} of {len(text) - start} characters are pieces said three times running"
+            return "characters", measured, f"under {ECHO:.0%}", echoes[0].start()
     return None
 
 
-def _stretch(words: list[str]) -> _Found | None:
-    for start, end, period in _stretches(words):
+def _stretch(text: _Text) -> _Found | None:
+    for start, end, period in _stretches(text.words):
         span = end - start
         repeats = span / period
         allowed = next((times for longest, times in REPEATS if period <= longest), REPEATS_LONG)
         if repeats < allowed or (period > 1 and span < LOOP_WORDS):
             continue
-        phrase = words[start : start + period]
+        phrase = text.words[start : start + period]
         if span < NUMBERS_SPAN and all(word.isdigit() for word in phrase):
             continue
         what = "a word" if period == 1 else f"{period} words"
-        return "loop", f"{what} {repeats:.0f} times in a row", f"fewer than {allowed} times", start
+        return (
+            "loop",
+            f"{what} {repeats:.0f} times in a row",
+            f"fewer than {allowed} times",
+            text.places[start],
+        )
     return None
 
 
@@ -143,46 +159,71 @@ def _stretches(words: list[str]) -> Iterator[tuple[int, int, int]]:
         yield start, len(words), period
 
 
-def _stale(words: list[str], places: list[int], text: str) -> _Found | None:
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """One threshold for prose, for prose without spaces, and for tables, lists, code and data."""
+
+    prose: float
+    alone: float
+    structured: float
+
+    def of(self, text: _Text, at: int) -> float | None:
+        """Return the threshold of the window at a word; None where it is mostly numbers."""
+        window = text.words[at : at + WINDOW]
+        if sum(word.isdigit() for word in window) > 0.6 * WINDOW:
+            return None
+        if (
+            _structure(text.whole[text.places[at] : text.places[min(at + WINDOW, len(text.words))]])
+            >= STRUCTURE
+        ):
+            return self.structured
+        return (
+            self.alone
+            if sum(len(word) == 1 and word > "\u3000" for word in window) > WINDOW / 2
+            else self.prose
+        )
+
+
+_STALE = _Bound(STALE, STALE_ALONE, STALE_STRUCTURED)
+_NARROW = _Bound(NARROW, NARROW, NARROW_STRUCTURED)
+
+
+def _stale(text: _Text) -> _Found | None:
+    words = text.words
     seen: Counter[tuple[str, str, str]] = Counter()
     stale = []
     for gram in zip(words, words[1:], words[2:], strict=False):
         stale.append(seen[gram] >= 2)
         seen[gram] += 1
-    least = int(STALE * WINDOW)
     number = sum(stale[:WINDOW])
     for at in range(len(stale) - WINDOW + 1):
-        if number >= least and (share := number / WINDOW) >= _bound(
-            words, places, text, at, STALE, STALE_STRUCTURED
-        ):
+        share = number / WINDOW
+        if share >= STALE and (bound := _STALE.of(text, at)) and share >= bound:
             measured = f"{share:.0%} of {WINDOW} words were said at least twice before"
-            return "repetition", measured, f"under {STALE:.0%}", at
+            return "repetition", measured, f"under {bound:.0%}", text.places[at]
         if at + WINDOW < len(stale):
             number += stale[at + WINDOW] - stale[at]
     return None
 
 
-def _narrow(words: list[str], places: list[int], text: str) -> _Found | None:
+def _narrow(text: _Text) -> _Found | None:
+    words = text.words
     inside = Counter(words[:WINDOW])
     for at in range(len(words) - WINDOW + 1):
         share = len(inside) / WINDOW
-        if share < NARROW and share < 1 - _bound(words, places, text, at, 1 - NARROW, 1 - NARROW_STRUCTURED):
-            return "narrow", f"{len(inside)} different words among {WINDOW}", f"at least {NARROW:.0%}", at
+        if share < NARROW and (bound := _NARROW.of(text, at)) and share < bound:
+            return (
+                "narrow",
+                f"{len(inside)} different words among {WINDOW}",
+                f"at least {bound:.0%}",
+                text.places[at],
+            )
         if at + WINDOW < len(words):
             inside[words[at + WINDOW]] += 1
             inside[words[at]] -= 1
             if not inside[words[at]]:
                 del inside[words[at]]
     return None
-
-
-def _bound(words: list[str], places: list[int], text: str, at: int, prose: float, structured: float) -> float:
-    """Return the threshold of a window: that of prose, of tables and data, or none where it is mostly numbers."""
-    window = words[at : at + WINDOW]
-    if sum(word.isdigit() for word in window) > 0.6 * WINDOW:
-        return 2.0
-    shown = text[places[at] : places[min(at + WINDOW, len(places) - 1)]]
-    return structured if _structure(shown) >= STRUCTURE else prose
 
 
 def _structure(text: str) -> float:

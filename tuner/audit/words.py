@@ -1,6 +1,6 @@
 """The words of a text with their places: what loops and languages are judged on.
 
-A word is a run of letters and digits; a Chinese or Japanese character is a word of its own, since these languages set no
+A word is a run of letters and digits, hyphens and apostrophes within it included; a Chinese or Japanese character is a word of its own, since these languages set no
 spaces. Punctuation is none: rules, table borders and brackets repeat for a reason.
 """
 
@@ -10,7 +10,8 @@ _ALONE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff\u0e00-\u0eff"
 """Vowels and accents that are written above and below letters: Python does not count them as letters."""
 
-_WORD = re.compile(rf"[{_ALONE}]|(?:[^\W{_ALONE}]|[{_MARKS}])+")
+_JOINED = rf"(?:[^\W{_ALONE}]|[{_MARKS}])+"
+_WORD = re.compile(rf"[{_ALONE}]|{_JOINED}(?:[-'\u2019]{_JOINED})*")
 
 
 def found(text: str) -> tuple[list[str], list[int]]:

@@ -1,7 +1,7 @@
-"""Small sentence grammars in eight languages, written for this corpus; no sentence is taken from anywhere.
+"""Small sentence grammars in many languages, written for this corpus; no sentence is taken from anywhere.
 
-A language is a set of slots; a text draws sentences from its frames. FIT and HELD hold different words and frames, so no
-threshold was looked at on what the acceptance test judges.
+A language is a set of slots; a text draws sentences from its frames. FIT, MORE and HELD hold different words and frames;
+no threshold was looked at on HELD, which the acceptance test judges.
 """
 
 from dataclasses import dataclass
@@ -174,7 +174,7 @@ FIT: dict[str, Grammar] = {
     ),
 }
 
-HELD: dict[str, Grammar] = {
+MORE: dict[str, Grammar] = {
     "English": Grammar(
         frames=(
             "most {people} agree that {topic} was {judged} long before {topic} came up.",
