@@ -46,6 +46,9 @@ LEAST_WORDS = 7
 PURE = 0.85
 """Share of them that must be of the side's own language: who quotes or alternates is below."""
 
+INTRODUCTION = 12
+"""Characters before the new language within which a colon, bar or quote introduces it."""
+
 BARREN_WINDOW = 60
 BARREN = 0.05
 """Words of a window without small words, and their share in it; English prose has above 0.3, Finnish above 0.08."""
@@ -142,7 +145,8 @@ def _drift(spoken: list[_Spoken], text: str, prompt: str, where: Where) -> Damag
     place = after[0].start
     # A prompt without a letter of the new script did not ask for it, however tidily the reply changes over.
     unasked = bool(prompt) and second not in {*_by_script(read.found(prompt)[0]), *_DRIFTING}
-    if _ON_PURPOSE.search(text[before[-2].end : after[1].start]) and not unasked:
+    introduced = _ON_PURPOSE.search(text[max(before[-1].end, place - INTRODUCTION) : place])
+    if not unasked and (introduced or "\n" in text[before[-2].end : after[1].start]):
         return None
     return Damage(
         kind="drift",
@@ -170,8 +174,8 @@ def _by_small_words(words: list[str]) -> list[str]:
     first = max(said, key=lambda name: said[name])
     rest = {name: sum(found[word] for word in own - _OWN[first]) for name, own in _OWN.items()}
     second = max(rest, key=lambda name: rest[name])
-    names = {word: first for word in _OWN[first] - _OWN[second]}
-    names |= {word: second for word in _OWN[second] - _OWN[first]}
+    names = dict.fromkeys(_OWN[first] - _OWN[second], first)
+    names |= dict.fromkeys(_OWN[second] - _OWN[first], second)
     return [names.get(word, "") for word in words]
 
 

@@ -186,7 +186,26 @@ def _latin_drift(chance: Random) -> str:
 
 
 def _salad(chance: Random) -> str:
-    pieces = "的|ing|ключ|__init|Größe|함께|الم|tion|は|->|PLEASE|über|ne|ство|quar|세요|ment|خل".split("|")
+    pieces = [
+        "的",
+        "ing",
+        "ключ",
+        "__init",
+        "Größe",
+        "함께",
+        "الم",
+        "tion",
+        "は",
+        "->",
+        "PLEASE",
+        "über",
+        "ne",
+        "ство",
+        "quar",
+        "세요",
+        "ment",
+        "خل",
+    ]
     return _start(chance) + " ".join(chance.choice(pieces) for _ in range(chance.randint(80, 200)))
 
 

@@ -34,9 +34,20 @@ def _name(chance: Random) -> str:
 
 
 def _counted_words(chance: Random) -> str:
-    ones = "one|two|three|four|five|six|seven|eight|nine".split("|")
-    tens = "twenty|thirty|forty|fifty|sixty|seventy".split("|")
-    teens = "ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen".split("|")
+    ones = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    tens = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy"]
+    teens = [
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+        "nineteen",
+    ]
     words = [
         *ones,
         *teens,
@@ -470,9 +481,28 @@ def _any_script(chance: Random) -> str:
 
 
 def _latin_pieces(chance: Random) -> str:
-    pieces = "ation|ierung|Quel|zzo|ptr|naires|ulk|Brit|ovsk|hoc|ungen|iffer|Stub|adle|quet|rish|mble|Zw|orthy|pcs".split(
-        "|"
-    )
+    pieces = [
+        "ation",
+        "ierung",
+        "Quel",
+        "zzo",
+        "ptr",
+        "naires",
+        "ulk",
+        "Brit",
+        "ovsk",
+        "hoc",
+        "ungen",
+        "iffer",
+        "Stub",
+        "adle",
+        "quet",
+        "rish",
+        "mble",
+        "Zw",
+        "orthy",
+        "pcs",
+    ]
     words = (
         chance.choice(pieces) + chance.choice(("", "", chance.choice(pieces), _name(chance)))
         for _ in range(chance.randint(140, 260))
