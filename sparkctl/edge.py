@@ -173,7 +173,7 @@ def read_raw(path: Path) -> object:
     """Read a YAML or JSON file into plain lists, mappings and scalars; one named *.json is read as JSON, which is quicker."""
     text = read_text(path)
     if path.suffix == ".json":
-        return _read_json(path, text)
+        return parse_json(text, source=str(path))
     try:
         return cast("object", yaml.load(text, Loader=_Loader))  # noqa: S506  # a SafeLoader, made stricter
     except (RecursionError, ValueError) as fault:
@@ -187,15 +187,16 @@ def read_raw(path: Path) -> object:
         raise FileFault(f"{path}: not YAML{where}: {problem}", hint="mend the file at that line") from fault
 
 
-def _read_json(path: Path, text: str) -> object:
+def parse_json(text: str, *, source: str) -> object:
+    """Read JSON text into plain lists, mappings and scalars; `source` names where it came from in the faults."""
     try:
         return cast("object", json.loads(text, object_pairs_hook=_unique))
     except json.JSONDecodeError as fault:
         raise FileFault(
-            f"{path}: not JSON (line {fault.lineno}): {fault.msg}", hint="mend the file at that line"
+            f"{source}: not JSON (line {fault.lineno}): {fault.msg}", hint="mend the file at that line"
         ) from fault
     except (RecursionError, ValueError) as fault:
-        raise FileFault(f"{path}: not JSON: {fault}", hint="mend the file") from fault
+        raise FileFault(f"{source}: not JSON: {fault}", hint="mend the file") from fault
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import assert_never
 
+from tuner.audit import Reply, audit
 from tuner.request import Bench, Request
-from tuner.workload import WARM_UP, Cell, Quantity
+from tuner.workload import WARM_UP, Cell, Prompt, Quantity
 
 MOST_CACHED_SHARE = 0.01
 """Of a prefill prompt; ours. A cached prefix is not computed: benches on a warm engine read 8,000 to 194,000 tok/s
@@ -104,7 +105,7 @@ def _cell_voids(bench: Bench, cell: Cell) -> Iterator[str]:
     wanted = cell.rounds * cell.concurrency
     if len(requests) < wanted:
         yield f"{cell.name}: {len(requests)} of {wanted} requests were sent"
-    asked = {prompt.id: prompt.max_tokens for prompt in bench.workload.prompts}
+    asked = {prompt.id: prompt for prompt in bench.workload.prompts}
     for request in requests:
         if reason := request.fault or _uncounted(request) or _misfit(cell, request, asked):
             yield f"{_name(request)}: {reason}"
@@ -116,14 +117,14 @@ def _uncounted(request: Request) -> str:
     return "" if request.total_s > 0 else "no token arrived"
 
 
-def _misfit(cell: Cell, request: Request, asked: Mapping[str, int]) -> str:
+def _misfit(cell: Cell, request: Request, asked: Mapping[str, Prompt]) -> str:
     if cell.kind == "prefill":
         return _prefill_void(cell, request)
     return _decode_void(asked[request.prompt], request)
 
 
-def _decode_void(asked: int, request: Request) -> str:
-    tokens = request.completion_tokens or 0
+def _decode_void(prompt: Prompt, request: Request) -> str:
+    tokens, asked = request.completion_tokens or 0, prompt.max_tokens
     if tokens < 2:
         return f"{tokens} completion tokens, wanted at least 2 for a rate"
     if tokens < LEAST_ANSWERED * asked:
@@ -131,7 +132,20 @@ def _decode_void(asked: int, request: Request) -> str:
         return (
             f"it ended ({ended}) after {tokens} of {asked} tokens, wanted at least {LEAST_ANSWERED * asked:g}"
         )
-    return "" if request.total_s > request.ttft_s else "all tokens arrived at once, so there is no rate"
+    if request.total_s <= request.ttft_s:
+        return "all tokens arrived at once, so there is no rate"
+    return _damage(prompt, request)
+
+
+def _damage(prompt: Prompt, request: Request) -> str:
+    """Return what is wrong with the reply itself: a loop is cheap to decode, so its rate is no speed."""
+    reply = Reply(
+        text=request.text,
+        completion_tokens=request.completion_tokens,
+        finish_reason=request.finish_reason,
+        prompt=prompt.text,
+    )
+    return next((f"its reply is damaged, {damage.said}" for damage in audit(reply)), "")
 
 
 def _prefill_void(cell: Cell, request: Request) -> str:

@@ -60,4 +60,7 @@ class Damage:
 
 def excerpt(text: str, at: int) -> str:
     """Return the words that stand at a place, on one line."""
-    return " ".join(text[max(0, at - 16) : at + EXCERPT].split())[:EXCERPT]
+    before = text[max(0, at - 24) : at]
+    # Half a word in front says nothing.
+    start = at - len(before.partition(" ")[2]) if at > 24 else 0
+    return " ".join(text[start : at + EXCERPT].split())[:EXCERPT]
