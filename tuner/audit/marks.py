@@ -83,8 +83,18 @@ def _marks(text: str, prompt: str) -> Iterator[re.Match[str]]:
     for mark in _MARK.finditer(text):
         start, end = mark.span()
         struck = mark[0] == "</s>" and "<s>" in text[max(0, start - 200) : start]
-        if not (struck or mark[0] in prompt or _is_quoted(text, start, end, code)):
+        if not (struck or _is_thought(text, start) or mark[0] in prompt or _is_quoted(text, start, end, code)):
             yield mark
+
+
+def _is_thought(text: str, start: int) -> bool:
+    """Whether a mark opens or closes the thoughts at a reply's front: an engine without a reasoning parser leaves them in."""
+    opened = text.lstrip()
+    for name in ("think", "thinking"):
+        if opened.startswith(f"<{name}>"):
+            first, last = text.index(f"<{name}>"), text.find(f"</{name}>")
+            return start in {first, last}
+    return False
 
 
 def _code(text: str) -> list[tuple[int, int]]:

@@ -298,3 +298,164 @@ MORE: dict[str, Grammar] = {
         ),
     ),
 }
+
+HELD: dict[str, Grammar] = {
+    "English": Grammar(
+        frames=(
+            "although {who} had promised {gift}, the {thing} arrived without {gift} and with a bill.",
+            "you can {act} your {thing} in two ways: ask {who}, or {act} it yourself while it is {how}.",
+            "I once met {who} who could {act} any {thing} by ear.",
+            "its {thing} was {how}, its price was not; {who} bought it anyway.",
+            "nothing here is {how} except the {thing} that {who} left behind in {place}.",
+            "from {place} to {place} takes a day by {thing}, or two if {who} drives.",
+            "never {act} a {how} {thing} in {place}!",
+            "why would {who} {act} it again?",
+        ),
+        slots=_slots(
+            who="my cousin|a tailor|the mayor|some beekeeper|our landlord|a retired diver|the twins|her dentist|an intern",
+            gift="flowers|a receipt|spare parts|breakfast|an apology|instructions|new strings|salt",
+            thing="bicycle|piano|oven|parrot|raincoat|drone|sofa|microscope|suitcase|clock|printer|canoe",
+            act="tune|borrow|paint|polish|return|insure|dismantle|rename|weigh",
+            how="damp|fragile|free|upside down|loud|new|half asleep|blue|for sale|in pieces",
+            place="Lisbon|the attic|a tunnel|Oslo|the lobby|Kyoto|the greenhouse|Quito|a lighthouse",
+        ),
+    ),
+    "Italian": Grammar(
+        frames=(
+            "{chi} non voleva {fare} la {cosa}, ma alla fine l'ha fatto {come}.",
+            "secondo {chi}, la {cosa} è più cara di una {cosa} usata e anche più {quale}.",
+            "per {fare} una {cosa} servono tempo, pazienza e un po' di fortuna, come dice {chi}.",
+            "nel {luogo} c'è una {cosa} {quale} che {chi} vorrebbe {fare} {come}.",
+        ),
+        slots=_slots(
+            chi="mio zio|la sarta|il sindaco|un apicoltore|la dentista|il portiere|una cuoca",
+            fare="vendere|dipingere|pesare|smontare|restituire|lucidare|assicurare",
+            cosa="bicicletta|valigia|stufa|canoa|stampante|poltrona|chitarra|barca",
+            come="di notte|senza fretta|con cura|da sola|in segreto|per scherzo",
+            quale="fragile|azzurra|umida|nuova|rotta|leggera",
+            luogo="cortile|museo|garage|giardino|porto",
+        ),
+    ),
+    "Portuguese": Grammar(
+        frames=(
+            "{quem} não queria {fazer} a {coisa}, mas no fim também foi {como}.",
+            "segundo {quem}, a {coisa} é mais cara do que uma {coisa} usada.",
+            "para {fazer} uma {coisa} são precisos tempo e um pouco de sorte, como diz {quem}.",
+            "no {lugar} há uma {coisa} {qual} que {quem} ainda quer {fazer}.",
+        ),
+        slots=_slots(
+            quem="o meu tio|a costureira|o prefeito|um apicultor|a dentista|o porteiro|uma cozinheira",
+            fazer="vender|pintar|pesar|desmontar|devolver|polir",
+            coisa="bicicleta|mala|panela|canoa|impressora|poltrona|guitarra",
+            como="à noite|sem pressa|com cuidado|em segredo|por brincadeira",
+            qual="frágil|azul|úmida|nova|quebrada|leve",
+            lugar="quintal|museu|porto|jardim|sótão",
+        ),
+    ),
+    "Dutch": Grammar(
+        frames=(
+            "{wie} wilde de {ding} niet {doen}, maar deed het toch {hoe}.",
+            "volgens {wie} is een {ding} duurder dan een oude {ding} van de markt.",
+            "om een {ding} te {doen} heb je tijd nodig en ook wat geluk, zegt {wie}.",
+            "in het {plek} staat nog een {ding} die {wie} graag zou {doen}.",
+        ),
+        slots=_slots(
+            wie="mijn oom|de kleermaker|de burgemeester|een imker|de tandarts|de portier|onze buurvrouw",
+            doen="verkopen|schilderen|wegen|slopen|lenen|poetsen|verzekeren",
+            ding="fiets|koffer|oven|kano|printer|stoel|gitaar|klok",
+            hoe="in de nacht|zonder haast|met zorg|in het geheim|voor de grap",
+            plek="museum|tuinhuis|dorp|magazijn|trappenhuis",
+        ),
+    ),
+    "Polish": Grammar(
+        frames=(
+            "{kto} nie chciał {robic} tego, ale w końcu zrobił to {jak}.",
+            "według niego {rzecz} jest droższy niż {rzecz} z targu, a {kto} się z tym zgadza.",
+            "żeby to {robic}, potrzeba czasu i trochę szczęścia, jak mówi {kto}.",
+            "w {gdzie} stoi jeszcze {rzecz}, który {kto} chętnie by zabrał do domu.",
+        ),
+        slots=_slots(
+            kto="mój wujek|krawiec|burmistrz|pszczelarz|dentysta|portier|sąsiad",
+            robic="sprzedać|pomalować|zważyć|rozebrać|oddać|ubezpieczyć",
+            rzecz="rower|piec|kajak|zegar|fotel|mikroskop|parasol",
+            jak="w nocy|bez pośpiechu|dla żartu|po cichu|z uwagą",
+            gdzie="muzeum|ogrodzie|piwnicy|porcie|magazynie",
+        ),
+    ),
+    "Turkish": Grammar(
+        frames=(
+            "{kim} bu {sey} için çok para verdi ama {nasil} geri getirdi.",
+            "bir {sey} almak {kim} için kolay değil, çünkü {yer} çok uzak.",
+            "{yer} içinde {kim} ile birlikte eski bir {sey} bulduk ve {nasil} taşıdık.",
+            "{kim} daha sonra {sey} ne kadar eder diye sordu.",
+        ),
+        slots=_slots(
+            kim="amcam|terzi|belediye başkanı|arıcı|dişçi|kapıcı|komşumuz",
+            sey="bisiklet|bavul|fırın|kano|saat|koltuk|gitar|şemsiye",
+            nasil="gece|acele etmeden|gizlice|şaka olsun diye|dikkatle",
+            yer="müze|bahçe|bodrum|liman|depo",
+        ),
+    ),
+    "Korean": Grammar(
+        frames=(
+            "{who} {when} {place}에서 {thing} {did}.",
+            "{thing} 때문에 {who} {place}까지 걸어갔습니다.",
+            "{place}에 있는 오래된 {thing} {who} 마음에 들어 했습니다.",
+            "그런데 {when} {who} {thing} 다시 {did}.",
+        ),
+        slots=_slots(
+            who="삼촌은|재단사는|시장은|양봉가는|치과 의사는|이웃은|요리사는",
+            when="밤에|어제|비가 온 뒤에|주말마다|조용히|갑자기",
+            place="박물관|정원|항구|창고|다락방|도서관",
+            thing="자전거를|가방을|오븐을|카누를|시계를|의자를|기타를",
+            did="팔았습니다|칠했습니다|고쳤습니다|빌렸습니다|돌려주었습니다",
+        ),
+    ),
+    "Hindi": Grammar(
+        frames=(
+            "{who} ने {when} {place} में {thing} {did}।",
+            "{thing} के कारण {who} को {place} तक पैदल जाना पड़ा।",
+            "{place} में रखी पुरानी {thing} {who} को बहुत पसंद आई।",
+        ),
+        slots=_slots(
+            who="चाचा|दर्ज़ी|महापौर|पड़ोसी|डॉक्टर|रसोइया|माली",
+            when="रात को|कल|बारिश के बाद|चुपचाप|अचानक",
+            place="संग्रहालय|बगीचे|बंदरगाह|गोदाम|पुस्तकालय",
+            thing="साइकिल|घड़ी|कुर्सी|नाव|किताब|चाबी",
+            did="बेची|रंगी|सुधारी|लौटाई|देखी",
+        ),
+    ),
+    "Ukrainian": Grammar(
+        frames=(
+            "{who} не хотів {do} це, але {when} таки зробив.",
+            "на думку сусідки, {thing} дорожчий, ніж старий {thing} з ринку.",
+            "щоб {do} {thing}, потрібен час і трохи удачі, каже {who}.",
+            "у {place} досі стоїть {thing}, який {who} мріє забрати.",
+        ),
+        slots=_slots(
+            who="мій дядько|кравець|мер міста|бджоляр|лікар|кухар",
+            do="продати|пофарбувати|зважити|розібрати|повернути",
+            when="уночі|зрештою|наступного дня|без поспіху",
+            thing="велосипед|годинник|човен|стілець|мікроскоп",
+            place="музеї|садку|порту|підвалі",
+        ),
+    ),
+    "Traditional Chinese": Grammar(
+        frames=(
+            "{who}雖然答應過要帶{gift}，最後卻只帶來一張帳單。",
+            "想要{do}{thing}，可以請教{who}，也可以自己慢慢試。",
+            "我曾經遇過{who}，他閉著眼睛就能{do}任何{thing}。",
+            "{place}裡什麼都不{how}，只有那{thing}例外。",
+            "為什麼{who}還要再{do}一次呢？",
+        ),
+        slots=_slots(
+            who="表哥|裁縫|鎮長|養蜂人|房東|退休潛水員|牙醫|實習生",
+            gift="鮮花|收據|零件|早餐|說明書|鹽",
+            do="調整|借用|油漆|擦亮|歸還|拆開|秤重",
+            thing="腳踏車|鋼琴|烤箱|鸚鵡|雨衣|沙發|顯微鏡|行李箱",
+            how="潮濕|脆弱|免費|吵鬧|新鮮|便宜",
+            place="閣樓|隧道|大廳|溫室|燈塔|倉庫",
+        ),
+        joint="",
+    ),
+}
