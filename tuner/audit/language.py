@@ -252,10 +252,13 @@ def _barren(text: str) -> tuple[str, str, int] | None:
     return None
 
 
-_SEPARATORS = re.compile(r"\.\.\.|[\u2026\n,;|=\u2022{}<>\[\]\\/#+]")
+_ROMAN = re.compile("[ivxlc]+")
+_SEPARATORS = re.compile(r"\s[-\u2013\u2014]\s|\.\.\.|[\u2026\n,;|=\u2022{}<>\[\]\\/#+]")
 
 
 def _is_prose(words: list[str], shown: str) -> bool:
-    """Whether a window claims to be prose in Latin letters: words with spaces between, no list, code or formula."""
-    latin = sum(script(word) == "Latin" for word in words)
+    """Whether a window claims to be prose in Latin letters: words with spaces between, no list, code, formula or numeral."""
+    latin = sum(script(word) == "Latin" and not _ROMAN.fullmatch(word) for word in words)
+    if sum(map(str.isupper, shown)) > sum(map(str.islower, shown)):
+        return False
     return latin > 0.85 * len(words) and len(_SEPARATORS.findall(shown)) < 0.12 * len(words)

@@ -41,7 +41,10 @@ characters are hardly a phrase), and in tables, lists, code or JSON.
 
 NARROW = 0.19
 NARROW_STRUCTURED = 0.05
-"""Different words over words of a window: prose of many languages has above 0.4."""
+NARROW_AGAIN = 2
+"""Different words over words of a window: prose of many languages has above 0.4. And how many of its word triples must come
+again: who counts in words has few of them, and never says a triple twice.
+"""
 
 STRUCTURE = 0.05
 """Share of brackets, bars, quotes, colons, commas and line ends from which a window counts as table, list, code or data."""
@@ -211,7 +214,12 @@ def _narrow(text: _Text) -> _Found | None:
     inside = Counter(words[:WINDOW])
     for at in range(len(words) - WINDOW + 1):
         share = len(inside) / WINDOW
-        if share < NARROW and (bound := _NARROW.of(text, at)) and share < bound:
+        if (
+            share < NARROW
+            and (bound := _NARROW.of(text, at))
+            and share < bound
+            and _again(words, at) >= NARROW_AGAIN
+        ):
             return (
                 "narrow",
                 f"{len(inside)} different words among {WINDOW}",
@@ -224,6 +232,12 @@ def _narrow(text: _Text) -> _Found | None:
             if not inside[words[at]]:
                 del inside[words[at]]
     return None
+
+
+def _again(words: list[str], at: int) -> int:
+    window = words[at : at + WINDOW]
+    grams = list(zip(window, window[1:], window[2:], strict=False))
+    return len(grams) - len(set(grams))
 
 
 def _structure(text: str) -> float:

@@ -83,7 +83,9 @@ def _marks(text: str, prompt: str) -> Iterator[re.Match[str]]:
     for mark in _MARK.finditer(text):
         start, end = mark.span()
         struck = mark[0] == "</s>" and "<s>" in text[max(0, start - 200) : start]
-        if not (struck or _is_thought(text, start) or mark[0] in prompt or _is_quoted(text, start, end, code)):
+        if not (
+            struck or _is_thought(text, start) or mark[0] in prompt or _is_quoted(text, start, end, code)
+        ):
             yield mark
 
 

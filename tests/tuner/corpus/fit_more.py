@@ -62,6 +62,36 @@ def _counted_lines(chance: Random) -> str:
     return "\n".join(f"{what} {at}" for at in range(1, chance.choice((30, 80, 120)) + 1))
 
 
+def _roman(chance: Random) -> str:
+    def of(number: int) -> str:
+        said = ""
+        for value, letters in ((50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")):
+            said += letters * (number // value)
+            number %= value
+        return said
+
+    return chance.choice((", ", " ", "\n")).join(of(number) for number in range(1, 81))
+
+
+def _german_numbers(chance: Random) -> str:
+    ones = "ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun".split("|")
+    tens = "zwanzig|dreißig|vierzig|fünfzig|sechzig|siebzig".split("|")
+    words = [
+        *ones,
+        "zehn",
+        *(word for ten in tens for word in (ten, *(f"{one}und{ten}" for one in ones))),
+        "achtzig",
+    ]
+    return "Gern: " + chance.choice((", ", " – ", "\n")).join(words)
+
+
+def _spanish_numbers(chance: Random) -> str:
+    ones = "uno|dos|tres|cuatro|cinco|seis|siete|ocho|nueve".split("|")
+    tens = "treinta|cuarenta|cincuenta|sesenta|setenta".split("|")
+    words = [*ones, *(word for ten in tens for word in (ten, *(f"{ten} y {one}" for one in ones))), "ochenta"]
+    return chance.choice((", ", " ", "\n", "... ")).join(words)
+
+
 def _down(chance: Random) -> str:
     return (
         "Counting down: "
@@ -320,6 +350,9 @@ HEALTHY: dict[str, Maker] = {
     **{f"prose {language}": _prose(language) for language in MORE},
     "counting in words": _text(_counted_words),
     "counting by lines": _text(_counted_lines),
+    "roman to 80": _text(_roman),
+    "german to 80": _text(_german_numbers),
+    "spanish to 80": _text(_spanish_numbers),
     "counting down": _text(_down),
     "json points": _text(_points),
     "json nested": _text(_nested),
