@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.alarm import Alarm, Tripped, TrigramWatch
+from tuner.alarm import Alarm, TrigramWatch, Tripped
 
 from .corpus import held
 
@@ -42,7 +42,14 @@ def test_a_logprob_that_is_no_number_counts_as_improbable() -> None:
 
 def test_a_loop_trips_the_watch_while_it_streams() -> None:
     """Within some two windows of words, and once."""
-    words = "It began well enough, with a plan. ".split(" ") + "and then we look again ".split(" ") * 60
+    words = ["It", "began", "well", "enough,", "with", "a", "plan.", ""] + [
+        "and",
+        "then",
+        "we",
+        "look",
+        "again",
+        "",
+    ] * 60
     (tripped,) = watched([f"{word} " for word in words])
     assert tripped.at < 150
     assert "times among" in tripped.measured
@@ -54,7 +61,7 @@ def test_whole_replies_do_not_trip_the_watch() -> None:
         kind
         for kind, make in held.HEALTHY.items()
         for number in range(25)
-        if watched([make(Random(f"{kind} {number}")).text])
+        if watched([make(Random(f"{kind} {number}")).text])  # noqa: S311 - a made-up reply
     ]
     assert len(tripped) <= 0.005 * 25 * len(held.HEALTHY), tripped
 
@@ -62,7 +69,7 @@ def test_whole_replies_do_not_trip_the_watch() -> None:
 @given(cuts=st.lists(st.integers(0, 900), max_size=12), seed=st.integers(0, 50))
 def test_how_a_stream_is_cut_makes_no_difference(cuts: list[int], seed: int) -> None:
     """A proxy sees pieces of any size, half words among them."""
-    chance = Random(seed)
+    chance = Random(seed)  # noqa: S311 - a made-up reply
     kind = chance.choice(sorted(held.DAMAGED))
     text = held.DAMAGED[kind](chance).text
     ends = [*sorted(min(cut, len(text)) for cut in cuts), len(text)]

@@ -89,7 +89,7 @@ def loops(whole: str, where: Where) -> tuple[Damage, ...]:
     """Return how a text repeats itself, by the first measure that says so; nothing if it does not."""
     words, places = read.found(whole)
     text = _Text(whole=whole, words=words, places=[*places, len(whole)])
-    found = _run(whole) or _stretch(text) or _stale(text) or _narrow(text) or _pressed(whole)
+    found = _run(whole) or _stretch(text) or _echo(whole) or _stale(text) or _narrow(text) or _pressed(whole)
     if not found:
         return ()
     kind, measured, wanted, at = found
@@ -114,7 +114,11 @@ def _run(text: str) -> _Found | None:
                 "words",
                 long.start(),
             )
-    for start in {0, max(0, len(text) - ECHO_TAIL)}:
+    return None
+
+
+def _echo(text: str) -> _Found | None:
+    for start in (0, max(0, len(text) - ECHO_TAIL)):
         echoes = list(_ECHO.finditer(text, start))
         echoed = sum(one.end() - one.start() for one in echoes)
         if echoed >= max(ECHO_LEAST, ECHO * (len(text) - start)):

@@ -74,8 +74,8 @@ def _roman(chance: Random) -> str:
 
 
 def _german_numbers(chance: Random) -> str:
-    ones = "ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun".split("|")
-    tens = "zwanzig|dreißig|vierzig|fünfzig|sechzig|siebzig".split("|")
+    ones = ["ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
+    tens = ["zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig"]
     words = [
         *ones,
         "zehn",
@@ -86,8 +86,8 @@ def _german_numbers(chance: Random) -> str:
 
 
 def _spanish_numbers(chance: Random) -> str:
-    ones = "uno|dos|tres|cuatro|cinco|seis|siete|ocho|nueve".split("|")
-    tens = "treinta|cuarenta|cincuenta|sesenta|setenta".split("|")
+    ones = ["uno", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve"]
+    tens = ["treinta", "cuarenta", "cincuenta", "sesenta", "setenta"]
     words = [*ones, *(word for ten in tens for word in (ten, *(f"{ten} y {one}" for one in ones))), "ochenta"]
     return chance.choice((", ", " ", "\n", "... ")).join(words)
 

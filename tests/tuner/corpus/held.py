@@ -44,9 +44,20 @@ def _fenced(language: str, write: Writer) -> Writer:
 
 
 def _french_numbers(chance: Random) -> str:
-    ones = "deux|trois|quatre|cinq|six|sept|huit|neuf".split("|")
-    teens = "dix|onze|douze|treize|quatorze|quinze|seize|dix sept|dix huit|dix neuf".split("|")
-    tens = "vingt|trente|quarante|cinquante|soixante".split("|")
+    ones = ["deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf"]
+    teens = [
+        "dix",
+        "onze",
+        "douze",
+        "treize",
+        "quatorze",
+        "quinze",
+        "seize",
+        "dix sept",
+        "dix huit",
+        "dix neuf",
+    ]
+    tens = ["vingt", "trente", "quarante", "cinquante", "soixante"]
     words = [
         "un",
         *ones,
@@ -210,7 +221,7 @@ HEALTHY: dict[str, Maker] = {
     "quotes in three languages": _text(_polyglot),
     "marks in code": _text(_marks_in_code),
     "brief answer": _text(_brief),
-    "checklist": _text(_rows(3, 30, lambda c, at: f"- [{c.choice(' x')}] {_EN.sentence(c)}")),
+    "checklist": _text(_rows(3, 30, lambda c, _: f"- [{c.choice(' x')}] {_EN.sentence(c)}")),
     "timetable": _text(
         _rows(
             5,
@@ -368,9 +379,31 @@ def _vocabulary_salad(chance: Random) -> str:
 
 
 def _latin_salad(chance: Random) -> str:
-    pieces = "gli|ství|ement|kr|ológ|ution|Vert|phas|dım|igst|elen|oux|rypt|Frag|oso|nych|hew|bbed|tanz|icum|lder|ezza|mö".split(
-        "|"
-    )
+    pieces = [
+        "gli",
+        "ství",
+        "ement",
+        "kr",
+        "ológ",
+        "ution",
+        "Vert",
+        "phas",
+        "dım",
+        "igst",
+        "elen",
+        "oux",
+        "rypt",
+        "Frag",
+        "oso",
+        "nych",
+        "hew",
+        "bbed",
+        "tanz",
+        "icum",
+        "lder",
+        "ezza",
+        "mö",
+    ]
     return _start(chance, "Italian") + " ".join(
         "".join(chance.sample(pieces, chance.randint(1, 3))) for _ in range(chance.randint(140, 260))
     )
