@@ -10,6 +10,7 @@ Note: an English text of English words in senseless order passes; only a languag
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -158,7 +159,7 @@ def _drift(spoken: list[_Spoken], text: str, prompt: str, where: Where) -> Damag
     )
 
 
-def _by_script(words: list[str]) -> list[str]:
+def _by_script(words: Sequence[str]) -> list[str]:
     """Return the script of each word; Chinese characters are Japanese where kana stand among them."""
     scripts = [script(word) for word in words]
     found = Counter(scripts)
@@ -167,7 +168,7 @@ def _by_script(words: list[str]) -> list[str]:
     return scripts
 
 
-def _by_small_words(words: list[str]) -> list[str]:
+def _by_small_words(words: Sequence[str]) -> list[str]:
     """Return the language of each small word that only one of the reply's two commonest languages has."""
     found = Counter(words)
     said = {name: sum(found[word] for word in own) for name, own in _OWN.items()}
@@ -256,7 +257,7 @@ _ROMAN = re.compile("[ivxlc]+")
 _SEPARATORS = re.compile(r"\s[-\u2013\u2014]\s|\.\.\.|[\u2026\n,;|=\u2022{}<>\[\]\\/#+]")
 
 
-def _is_prose(words: list[str], shown: str) -> bool:
+def _is_prose(words: Sequence[str], shown: str) -> bool:
     """Whether a window claims to be prose in Latin letters: words with spaces between, no list, code, formula or numeral."""
     latin = sum(script(word) == "Latin" and not _ROMAN.fullmatch(word) for word in words)
     if sum(map(str.isupper, shown)) > sum(map(str.islower, shown)):

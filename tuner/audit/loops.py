@@ -11,7 +11,7 @@ Every threshold here is ours, fitted on the fit half of the corpus in tests/tune
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tuner.audit import words as read
@@ -81,14 +81,14 @@ class _Text:
     """A text, its words, and the place of each word and of the end."""
 
     whole: str
-    words: list[str]
-    places: list[int]
+    words: Sequence[str]
+    places: Sequence[int]
 
 
 def loops(whole: str, where: Where) -> tuple[Damage, ...]:
     """Return how a text repeats itself, by the first measure that says so; nothing if it does not."""
     words, places = read.found(whole)
-    text = _Text(whole=whole, words=words, places=[*places, len(whole)])
+    text = _Text(whole=whole, words=words, places=(*places, len(whole)))
     found = _run(whole) or _stretch(text) or _echo(whole) or _stale(text) or _narrow(text) or _pressed(whole)
     if not found:
         return ()
@@ -147,7 +147,7 @@ def _stretch(text: _Text) -> _Found | None:
     return None
 
 
-def _stretches(words: list[str]) -> Iterator[tuple[int, int, int]]:
+def _stretches(words: Sequence[str]) -> Iterator[tuple[int, int, int]]:
     """Yield start, end and period of each stretch in which every word is the one a period before.
 
     A stretch goes on as long as its period holds, and else is looked for anew at the last place of the three words that
@@ -238,7 +238,7 @@ def _narrow(text: _Text) -> _Found | None:
     return None
 
 
-def _again(words: list[str], at: int) -> int:
+def _again(words: Sequence[str], at: int) -> int:
     window = words[at : at + WINDOW]
     grams = list(zip(window, window[1:], window[2:], strict=False))
     return len(grams) - len(set(grams))

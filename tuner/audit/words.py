@@ -5,6 +5,7 @@ spaces. Punctuation is none: rules, table borders and brackets repeat for a reas
 """
 
 import re
+from functools import lru_cache
 
 _ALONE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff\u0e00-\u0eff"
@@ -14,10 +15,8 @@ _JOINED = rf"(?:[^\W{_ALONE}]|[{_MARKS}])+"
 _WORD = re.compile(rf"[{_ALONE}]|{_JOINED}(?:[-'\u2019]{_JOINED})*")
 
 
-def found(text: str) -> tuple[list[str], list[int]]:
-    """Return the words in lower case and the place of each."""
-    words, places = [], []
-    for one in _WORD.finditer(text):
-        words.append(one[0].lower())
-        places.append(one.start())
-    return words, places
+@lru_cache(maxsize=4)
+def found(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the words in lower case and the place of each; kept for the few that ask about the same text in turn."""
+    matches = tuple(_WORD.finditer(text))
+    return tuple(one[0].lower() for one in matches), tuple(one.start() for one in matches)

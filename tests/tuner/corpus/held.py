@@ -132,10 +132,10 @@ def _interview(chance: Random) -> str:
 
 def _polyglot(chance: Random) -> str:
     parts = [_EN.text(chance, 2)]
-    for language in chance.sample([name for name in HELD if name != "English"], 3):
-        parts.append(
-            f'In {language} they put it thus: "{HELD[language].sentence(chance)}" {_EN.sentence(chance)}'
-        )
+    parts += [
+        f'In {language} they put it thus: "{HELD[language].sentence(chance)}" {_EN.sentence(chance)}'
+        for language in chance.sample([name for name in HELD if name != "English"], 3)
+    ]
     return "\n\n".join(parts)
 
 
