@@ -31,6 +31,10 @@ tables, code and refrains pass.
 """
 
 
+LONGEST_WORD = 4096
+"""Letters of one word; ours: longer than any key, and what bounds the watch's memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tripped:
     """What a watch saw: `at` counts tokens for the alarm and words for the watch, from the reply's start."""
@@ -101,10 +105,15 @@ class TrigramWatch:
         for word in words[:-1]:
             if tripped := self._take(word):
                 return tripped
+        if len(words[-1]) > LONGEST_WORD:
+            self._rest = ""
+            return self._take(words[-1])
         return None
 
     def _take(self, word: str) -> Tripped | None:
         self._words += 1
+        if len(word) > LONGEST_WORD:
+            return self._trip("a word without end", f"at most {LONGEST_WORD} letters")
         self._last.append(word)
         if len(self._last) < 3:
             return None
@@ -117,13 +126,15 @@ class TrigramWatch:
             if not self._counts[old]:
                 del self._counts[old]
         repeated = len(self._grams) - len(self._counts)
-        if self._tripped or self._counts[gram] < self.times or repeated < self.share * self.window:
+        if self._counts[gram] < self.times or repeated < self.share * self.window:
             return None
         if all(part.isdigit() for part in gram):
             return None
-        self._tripped = Tripped(
-            at=self._words,
-            measured=f"{' '.join(gram)!r} {self._counts[gram]} times among {len(self._grams)} words",
-            wanted=f"fewer than {self.times} times",
-        )
+        times = f"{self._counts[gram]} times among {len(self._grams)} words"
+        return self._trip(f"{' '.join(gram)!r} {times}", f"fewer than {self.times} times")
+
+    def _trip(self, measured: str, wanted: str) -> Tripped | None:
+        if self._tripped:
+            return None
+        self._tripped = Tripped(at=self._words, measured=measured, wanted=wanted)
         return self._tripped

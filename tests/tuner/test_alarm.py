@@ -75,3 +75,10 @@ def test_how_a_stream_is_cut_makes_no_difference(cuts: list[int], seed: int) -> 
     ends = [*sorted(min(cut, len(text)) for cut in cuts), len(text)]
     starts = [0, *ends[:-1]]
     assert watched([text[start:end] for start, end in zip(starts, ends, strict=True)]) == watched([text])
+
+
+def test_a_word_without_end_trips_the_watch() -> None:
+    """Nothing is kept beyond its longest word, however the stream is cut."""
+    (tripped,) = watched(["a"] * 6000)
+    assert tripped == Tripped(at=1, measured="a word without end", wanted="at most 4096 letters")
+    assert watched(["a" * 6000]) == [tripped]

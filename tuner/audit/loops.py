@@ -50,9 +50,12 @@ STRUCTURE = 0.05
 """Share of brackets, bars, quotes, colons, commas and line ends from which a window counts as table, list, code or data."""
 
 COMPRESSED = 9.0
-COMPRESSED_STRUCTURED = 22.0
+COMPRESSED_STRUCTURED = 40.0
 COMPRESSED_LEAST = 1200
-"""Characters over the bytes that zlib makes of them, and from how many characters on; prose is near 2.5."""
+COMPRESSED_TAIL = 8192
+"""Characters over the bytes that zlib makes of them, from how many characters on, and of how many at the end; prose is near
+2.5, and an array of equal records with nothing new but a number comes to 30.
+"""
 
 CHARACTER_RUN = 130
 EXCLAIMED = 20
@@ -251,6 +254,7 @@ def _structure(text: str) -> float:
 def _pressed(text: str) -> _Found | None:
     if len(text) < COMPRESSED_LEAST:
         return None
+    text = text[-COMPRESSED_TAIL:]
     ratio = _ratio(text)
     bound = COMPRESSED_STRUCTURED if _structure(text) >= STRUCTURE else COMPRESSED
     if ratio < bound or sum(map(str.isdigit, text)) > 0.3 * len(text):
