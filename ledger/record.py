@@ -4,6 +4,7 @@ What JSON has no word for becomes null: a bound or an estimate that cannot be kn
 is kept as its hash, its length and the server's counts; the text itself may be anything and is not for a ledger.
 """
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
@@ -12,7 +13,7 @@ from typing import cast
 
 from ledger.bodies import StepState
 from ledger.entry import Body, Json
-from tuner import lever, request, verdict
+from tuner import counters, lever, request, verdict
 from tuner.ladder import Trial
 
 
@@ -143,7 +144,16 @@ def _taken(bench: request.Bench) -> Body:
         "seconds": bench.seconds,
         "client_cpu_share": _finite(bench.client_cpu_share),
         "requests": [_request(one) for one in bench.requests],
+        "counters": _counted(bench),
     }
+
+
+def _counted(bench: request.Bench) -> Body | None:
+    """Return what the server's own counters grew by; None where it shows none."""
+    if bench.before is None or bench.after is None:
+        return None
+    grown = counters.growth(bench.before, bench.after)
+    return {**dataclasses.asdict(grown), "acceptance": grown.acceptance}
 
 
 def _request(one: request.Request) -> Body:

@@ -18,11 +18,16 @@ import httpx
 from sparkctl import key
 from sparkctl.clock import Clock
 from sparkctl.errors import Unclear, UsageFault
+from tuner import counters
+from tuner.counters import Counters
 from tuner.request import Bench, Request
 from tuner.stream import Arrival, Reply, assemble, said
 from tuner.workload import Order, Workload, digest, rounds
 
 __all__ = ["Bench", "Endpoint", "Request", "run"]
+
+_LOOKS, _LOOK_S = 20, 0.1
+"""Looks at the server's counters after the last token, and the pause between them, in our own seconds."""
 
 _CONNECT_S = 10.0
 """Time to open a connection, in our own seconds: a TCP handshake on the management network takes milliseconds."""
@@ -90,6 +95,7 @@ async def _run(
                 f"{endpoint.url}: no answer: {fault}; wanted a served endpoint",
                 hint="check the address, and whether the line is up: sparkctl status",
             )
+        before = await _counters(clients[0])
         started, begin_s = clock.today(), clock.monotonic_s()
         cpu, wall = time.process_time(), time.perf_counter()
         requests: list[Request] = []
@@ -99,14 +105,18 @@ async def _run(
             requests += [_request(one, begin_s) for one in sent]
             if any(request.fault for request in requests):
                 break
+        seconds = clock.monotonic_s() - begin_s
+        share = (time.process_time() - cpu) / (time.perf_counter() - wall)
         return Bench(
             workload=workload,
             workload_digest=digest(workload),
             run_tag=run_tag,
             started=started,
-            seconds=clock.monotonic_s() - begin_s,
-            client_cpu_share=(time.process_time() - cpu) / (time.perf_counter() - wall),
+            seconds=seconds,
+            client_cpu_share=share,
             requests=tuple(requests),
+            before=before,
+            after=await _settled(clients[0]) if before else None,
         )
 
 
@@ -158,6 +168,27 @@ async def _open(client: httpx.AsyncClient) -> str:
     except httpx.HTTPError as fault:
         return _told(fault)
     return ""
+
+
+async def _counters(client: httpx.AsyncClient) -> Counters | None:
+    """Return the server's own counters; None from one that shows none."""
+    try:
+        page = await client.get("/metrics", timeout=_CONNECT_S)
+    except httpx.HTTPError:
+        return None
+    found = counters.read(page.text) if page.status_code == httpx.codes.OK else None
+    return found if found and found.made is not None else None
+
+
+async def _settled(client: httpx.AsyncClient) -> Counters | None:
+    """Return the counters once no request runs: an engine counts the last step a moment after it has sent its tokens."""
+    found = await _counters(client)
+    for _ in range(_LOOKS):
+        await asyncio.sleep(_LOOK_S)
+        last, found = found, await _counters(client)
+        if found is None or (found == last and not found.in_flight):
+            break
+    return found
 
 
 async def _release(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import assert_never
 
+from tuner import counters
 from tuner.audit import Reply, audit
 from tuner.request import Bench, Request
 from tuner.workload import WARM_UP, Cell, Prompt, Quantity
@@ -56,6 +57,13 @@ def voids(bench: Bench) -> tuple[str, ...]:
     """Return the reasons for which nothing of this bench may be used, each naming its request; none if it is sound."""
     warm_up = (f"{_name(one)}: {one.fault}" for one in _requests(bench, WARM_UP) if one.fault)
     found = [*warm_up, *(void for cell in bench.workload.cells for void in _cell_voids(bench, cell))]
+    if not any(one.fault for one in bench.requests):  # what a broken stream was charged for nobody knows
+        found += counters.voids(
+            bench.before,
+            bench.after,
+            prompt=sum(one.prompt_tokens or 0 for one in bench.requests),
+            made=sum(one.completion_tokens or 0 for one in bench.requests),
+        )
     return tuple(found)
 
 

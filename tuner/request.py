@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tuner.counters import Counters
 from tuner.workload import Workload
 
 
@@ -45,3 +46,7 @@ class Bench:
     seconds: float
     client_cpu_share: float
     requests: tuple[Request, ...]
+    before: Counters | None = None
+    """The server's own counters when it began, None where it shows none."""
+    after: Counters | None = None
+    """The same when every request had ended."""

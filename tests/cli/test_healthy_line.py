@@ -1,5 +1,9 @@
 """A healthy practice line from check to down: what a newcomer sees, with figures that follow the simulated model."""
 
+import json
+from typing import Any, cast
+
+import httpx
 import pytest
 
 from ledger.journal import Journal
@@ -19,7 +23,8 @@ def test_a_healthy_line_boots_serves_and_goes_down(practice: Program) -> None:
 
     first = practice("boot", "--rehearsal", "--json")
     assert first.code == 0, first.err
-    assert [one["fault"] for one in first.document["smokes"]] == ["", "", ""]
+    smoked = {one["name"]: one["fault"] for one in first.document["smokes"]}
+    assert smoked == dict.fromkeys(("count", "fact", "json", "prose", "tool", "burst"), "")
     seen = practice("status", "--rehearsal", "--json")
     assert seen.code == 0
     assert [rank["state"] for rank in seen.document["ranks"]] == ["running"] * 4
@@ -40,6 +45,8 @@ def test_a_healthy_line_boots_serves_and_goes_down(practice: Program) -> None:
     assert 40 < figures["c1_per_stream_tok_s"] < 70
     assert 1200 < figures["prefill_47k_tok_s"] < 1500
 
+    assert _beside_another_client(practice)
+
     logs = practice("logs", "--rehearsal", "--tail", "3", "--json")
     assert [len(one["lines"]) for one in logs.document["logs"]] == [3, 3, 3, 3]
 
@@ -49,4 +56,28 @@ def test_a_healthy_line_boots_serves_and_goes_down(practice: Program) -> None:
     again = practice("down", "--rehearsal")
     assert again.code == 0, "taking down what is down is no fault"
     kinds = [row.kind for row in journal.read().rows[before:] if row.kind != "step"]
-    assert kinds == ["boot", "boot", "bench"]
+    assert kinds == ["boot", "boot", "bench", "bench"]
+    benches = [row.body for row in journal.read().rows[before:] if row.kind == "bench"]
+    sound, shared = (cast("dict[str, Any]", one) for one in benches)
+    asked = sum(one["completion_tokens"] for one in sound["requests"])
+    assert abs(sound["counters"]["made"] - asked) <= 4
+    assert sound["counters"]["acceptance"] > 1
+    assert shared["voids"]
+
+
+def _beside_another_client(practice: Program) -> bool:
+    """Whether a bench says that another client was served too while it ran."""
+    document = practice("status", "--rehearsal", "--json").document
+    body = {
+        "model": "deepseek-v4.1-flash",
+        "prompt": "Tell a long story.",
+        "max_tokens": 400,
+        "ignore_eos": True,
+    }
+    running = practice.start("bench", "--rehearsal", "--json")
+    with httpx.Client(timeout=60, trust_env=False) as other:
+        while running.poll() is None:
+            other.post(f"{document['url']}/v1/completions", json=body)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 1, out + err
+    return any("another client was served too" in one for one in json.loads(out)["voids"])

@@ -4,11 +4,12 @@ import json
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from launcher import canary
+from ledger.journal import Journal
 from sparkctl import inventory
 from sparkctl.clock import PacedClock
 from sparkctl.line import Line
@@ -61,6 +62,14 @@ def test_a_bench_measures_it(served: "RealLine") -> None:
     figures = {one["name"]: one["value"] for one in ended.document["metrics"]}
     assert set(figures) == {"c1_per_stream_tok_s", "c1_ttft_s", "c4_agg_tok_s", "prefill_500_tok_s"}
     assert all(value > 0 for value in figures.values())
+    row = next(
+        row for row in reversed(Journal(served.state / "ledger.jsonl").read().rows) if row.kind == "bench"
+    )
+    body = cast("dict[str, Any]", row.body)
+    made = sum(one["completion_tokens"] for one in body["requests"])
+    read = sum(one["prompt_tokens"] for one in body["requests"])
+    assert body["counters"]["made"] == pytest.approx(made, rel=0.005), "the engine's own counters agree"
+    assert body["counters"]["prompt"] == pytest.approx(read, rel=0.005)
 
 
 def test_a_headless_rank_killed_while_serving_is_seen(served: "RealLine") -> None:
