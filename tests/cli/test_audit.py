@@ -52,8 +52,11 @@ def test_a_whole_bench_is_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.strip() == f"{path}: 0 of 2 replies damaged"
 
 
-def test_a_damaged_reply_is_a_no_with_its_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The table names request, damage and text."""
+def test_a_damaged_reply_is_a_no_with_its_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table names request, damage and text, as much of it as the terminal takes."""
+    monkeypatch.setenv("COLUMNS", "200")
     assert run(["audit", str(bench(tmp_path, WHOLE, "dekameters " * 108))]) == 1
     told = capsys.readouterr().out
     assert "c1 round 1 stream 2" in told
