@@ -54,7 +54,7 @@ def overlay(recipe: Recipe, settings: Settings, facts: EngineFacts) -> Recipe:
 
 
 def _applied(recipe: Recipe, settings: Settings) -> Recipe:
-    args, env, sections = dict(recipe.args), dict(recipe.env), dict[str, Any]()
+    args, env, fitted = dict(recipe.args), dict(recipe.env), dict[str, dict[str, Argument]]()
     fork = recipe.fork or Fork(of="")
     fork_args, fork_env = dict(fork.args), dict(fork.env)
     for key, value in settings.items():
@@ -64,8 +64,9 @@ def _applied(recipe: Recipe, settings: Settings) -> Recipe:
         elif section == "env":
             (fork_env if name in fork_env else env)[name] = str(value)
         else:
-            fitted = {name: _fitted(recipe, section, name, value)}
-            sections[section] = dataclasses.replace(sections.get(section, getattr(recipe, section)), **fitted)
+            fitted.setdefault(section, {})[name] = _fitted(recipe, section, name, value)
+    # At once, since one key of a section may only make sense with another.
+    sections = {name: dataclasses.replace(getattr(recipe, name), **values) for name, values in fitted.items()}
     if recipe.fork:
         sections["fork"] = dataclasses.replace(fork, args=fork_args, env=fork_env)
     return dataclasses.replace(recipe, args=args, env=env, **sections)

@@ -3,7 +3,7 @@
 import pytest
 
 from launcher.overlay import overlay
-from launcher.recipe import EngineFacts, Recipe
+from launcher.recipe import Argument, EngineFacts, Recipe
 from sparkctl.errors import UsageFault
 
 
@@ -77,3 +77,13 @@ def test_all_faults_come_at_once(recipe: Recipe, engine: EngineFacts) -> None:
     with pytest.raises(UsageFault) as caught:
         overlay(recipe, {"args.nope": 1, "env.X": 1}, engine)
     assert len(caught.value.message.splitlines()) == 2
+
+
+@pytest.mark.parametrize("keys", [("backend", "tensor", "data"), ("data", "tensor", "backend")])
+def test_keys_that_only_fit_together_may_come_in_any_order(
+    recipe: Recipe, engine: EngineFacts, keys: tuple[str, ...]
+) -> None:
+    """Copies of the model want Ray: both are set at once, whichever was named first."""
+    values: dict[str, Argument] = {"backend": "ray", "tensor": 2, "data": 2}
+    changed = overlay(recipe, {f"parallel.{key}": values[key] for key in keys}, engine)
+    assert (changed.parallel.backend, changed.parallel.data, changed.nodes) == ("ray", 2, 4)
