@@ -11,6 +11,7 @@ from typing import Any, Literal
 from launcher import evidence
 from launcher.progress import Stage
 from launcher.watermark import Mode
+from sparkctl.line import Network
 
 Argument = str | int | float | bool | list[Any] | dict[str, Any]
 
@@ -79,7 +80,7 @@ class Parallel:
     data: int = 1
     """Copies of the model that share the requests; over nodes that takes Ray (vLLM's mp wants each copy told its place)."""
     backend: Literal["mp", "ray"] = "mp"
-    meet: Literal["fabric", "management"] = "fabric"
+    meet: Network = "fabric"
     """By which of the head's addresses the ranks meet; in a ring the node opposite has no way to its fabric address."""
 
     def __post_init__(self) -> None:

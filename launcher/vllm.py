@@ -28,11 +28,11 @@ def program(recipe: Recipe, line: Line, node: Node) -> Program:
     port = str(line.master_port)
     if node.rank == 0:
         served = (*_serve(recipe), *_render_all(_flags(recipe, line)))
-        argv = ("-c", _RAY_THEN_SERVE, "sh", _meets(recipe, node), port, *served)
+        argv = ("-c", _RAY_THEN_SERVE, "sh", node.address_on(recipe.parallel.meet), port, *served)
         return Program(entrypoint="sh", argv=argv, env=_RAY_ENV, drawn=_RAY_DRAWN)
     joins = (
-        f"--address={_meets(recipe, line.head)}:{port}",
-        f"--node-ip-address={_meets(recipe, node)}",
+        f"--address={line.head.address_on(recipe.parallel.meet)}:{port}",
+        f"--node-ip-address={node.address_on(recipe.parallel.meet)}",
         "--num-gpus=1",
     )
     argv = ("start", *joins, "--block")
@@ -52,11 +52,6 @@ def _serve(recipe: Recipe) -> tuple[str, ...]:
     return ("serve", recipe.model.path)
 
 
-def _meets(recipe: Recipe, node: Node) -> str:
-    """Return by which of its addresses a node meets the others."""
-    return node.fabric_address if recipe.parallel.meet == "fabric" else node.host
-
-
 def _flags(recipe: Recipe, line: Line, node: Node | None = None) -> dict[str, Argument]:
     """Return the flags of the engine, or of one rank that is told its place; ranks above 0 are headless."""
     flags: dict[str, Argument] = {
@@ -73,7 +68,7 @@ def _flags(recipe: Recipe, line: Line, node: Node | None = None) -> dict[str, Ar
         flags |= {
             "nnodes": len(line.nodes),
             "node-rank": node.rank,
-            "master-addr": _meets(recipe, line.head),
+            "master-addr": line.head.address_on(recipe.parallel.meet),
             "master-port": line.master_port,
         }
     flags["gpu-memory-utilization"] = recipe.memory.utilisation

@@ -4,6 +4,9 @@ import hashlib
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
+Network = Literal["fabric", "management"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,10 @@ class Node:
     def fabric_address(self) -> str:
         """Address of rail 1, where ranks meet."""
         return self.rails[0].address
+
+    def address_on(self, network: Network) -> str:
+        """Return the node's address on a network; a ring without a switch has no fabric way between all nodes."""
+        return self.fabric_address if network == "fabric" else self.host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,10 @@ from bootcheck.needs import Needs
 from launcher.images import building, held, spread
 from launcher.images.building import Job
 from launcher.images.held import Held
-from launcher.images.spread import Network, Spread
+from launcher.images.spread import Spread
 from sparkctl import __version__, ansible
 from sparkctl.ansible import Answer
-from sparkctl.line import Line
+from sparkctl.line import Line, Network
 
 Report = Callable[[str], None]
 

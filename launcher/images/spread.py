@@ -2,13 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from launcher.images.held import Held, contents
 from sparkctl.errors import Refused, Unclear, UsageFault
-from sparkctl.line import Line, Node
-
-Network = Literal["fabric", "management"]
+from sparkctl.line import Line, Network, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +87,11 @@ def short(content: str) -> str:
     return content[: len("sha256:") + 12]
 
 
-def address(node: Node, network: Network) -> str:
-    """Return a node's address on the network that carries the stream; a ring has no fabric way between all nodes."""
-    return node.fabric_address if network == "fabric" else node.host
-
-
 def variables(line: Line, plan: Spread, network: Network, *, port: int, token: str) -> dict[str, object]:
     """Return what image_sync.yml needs."""
     by_name: Mapping[str, Node] = {node.name: node for node in line.nodes}
     ends = {
-        name: {"end": "send" if name == plan.source else "receive", "own": address(by_name[name], network)}
+        name: {"end": "send" if name == plan.source else "receive", "own": by_name[name].address_on(network)}
         for name in (plan.source, *plan.receivers)
     }
     return {

@@ -8,14 +8,13 @@ from launcher.images import inputs as inputs_module
 from launcher.images import ship, spread
 from launcher.images.building import Job
 from launcher.images.ship import Shipped
-from launcher.images.spread import Network
 from sparkctl import ansible, edge
 from sparkctl.cli import images_plan, images_shown, served
 from sparkctl.cli.hold import hold
 from sparkctl.cli.image_files import ImageFiles, find_files, read_files
 from sparkctl.cli.session import LineOption, RecipeOption, RehearsalOption, Session, practise, verb
 from sparkctl.errors import UsageFault
-from sparkctl.line import Line
+from sparkctl.line import Line, Network
 from sparkctl.units import duration, gib, times
 
 app = typer.Typer(rich_markup_mode=None)

@@ -4,12 +4,11 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from bootcheck import redact
-from launcher.images import building, spread
+from launcher.images import building
 from launcher.images.building import Job
-from launcher.images.spread import Network
 from sparkctl.cli.session import Session
 from sparkctl.errors import UsageFault
-from sparkctl.line import Line
+from sparkctl.line import Line, Network
 
 Step = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 """Stage, what it is for, nodes, what each does."""
@@ -91,15 +90,15 @@ def show_sync(
 def _sends(line: Line, image: str, source: str | None, network: Network, at: str) -> Iterator[str]:
     for node in line.nodes:
         if source in {None, node.name}:
-            yield f"{node.name}: docker save {image}, served at {spread.address(node, network)} {at}"
+            yield f"{node.name}: docker save {image}, served at {node.address_on(network)} {at}"
 
 
 def _receives(line: Line, source: str | None, network: Network, at: str) -> Iterator[str]:
     by_name = {node.name: node for node in line.nodes}
-    there = spread.address(by_name[source], network) if source else "the sender's address"
+    there = by_name[source].address_on(network) if source else "the sender's address"
     for node in line.nodes:
         if node.name != source:
-            yield f"{node.name}: from {spread.address(node, network)} to {there} {at}, into docker load"
+            yield f"{node.name}: from {node.address_on(network)} to {there} {at}, into docker load"
 
 
 def _show(session: Session, line: Line, steps: tuple[Step, ...], told: Mapping[str, object]) -> int:
