@@ -8,7 +8,7 @@ from bootcheck.facts import Bundle, Context, NodeFacts, NodeRecords, Record, Unr
 from bootcheck.floors import Floors
 from bootcheck.needs import Needs
 from bootcheck.probes import PROBES, Target, parse
-from sparkctl import ansible, edge
+from sparkctl import __version__, ansible, edge
 from sparkctl.ansible import Answer
 from sparkctl.line import Line, Node, Rail
 
@@ -45,6 +45,15 @@ def collect(context: Context, report: Report = lambda _: None) -> Bundle:
     return bundle(
         context, ansible.run("probe", context.line, {"probe_tables": tables(context)}, report=report)
     )
+
+
+def look(  # noqa: PLR0913 - what a context holds, and whom to tell
+    line: Line, needs: Needs, floors: Floors, at: str, names: Collection[str], *, report: Report
+) -> Bundle:
+    """Read what the probes of these names tell, and no other, from every node of the line in one trip."""
+    left_out = tuple(probe.name for probe in PROBES if probe.name not in names)
+    context = Context(at=at, version=__version__, line=line, needs=needs, floors=floors, left_out=left_out)
+    return collect(context, report)
 
 
 def bundle(context: Context, answers: tuple[Answer, ...]) -> Bundle:

@@ -38,3 +38,7 @@ class Needs:
     def written(self) -> tuple[str, ...]:
         """Bind sources that a rank may write to: caches."""
         return tuple(source for source, inside in self.mounts.items() if not inside.endswith(":ro"))
+
+
+NOTHING = Needs(image="", model_path="", model_folder="", mounts={}, environments={}, arguments={})
+"""What no recipe asks: for a look at what nodes hold."""

@@ -5,13 +5,10 @@ go, would show in the next boot only.
 """
 
 from bootcheck import collect, gates
-from bootcheck.facts import Context
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene
-from bootcheck.needs import Needs
-from bootcheck.probes import PROBES
-from sparkctl import __version__
+from bootcheck.needs import NOTHING
 from sparkctl.line import Line
 
 LOOKS = frozenset({"containers", "processes", "gpu-processes", "listeners", "shared-memory"})
@@ -20,21 +17,11 @@ LOOKS = frozenset({"containers", "processes", "gpu-processes", "listeners", "sha
 PROOFS = ("reachable", "leftovers", "engine-processes", "ports", "shared-memory")
 """Gates that say whether it did."""
 
-_NOTHING = Needs(image="", model_path="", model_folder="", mounts={}, environments={}, arguments={})
-
 
 def look(line: Line, floors: Floors, at: str, report: collect.Report) -> tuple[Finding, ...]:
     """Return what is left of a line that was stopped, as findings that are not `pass`."""
-    context = Context(
-        at=at,
-        version=__version__,
-        line=line,
-        needs=_NOTHING,
-        floors=floors,
-        left_out=tuple(probe.name for probe in PROBES if probe.name not in LOOKS),
-    )
-    bundle = collect.collect(context, report)
-    scene = Scene(line=line, needs=_NOTHING, facts=collect.facts(bundle), floors=floors)
+    bundle = collect.look(line, NOTHING, floors, at, LOOKS, report=report)
+    scene = Scene(line=line, needs=NOTHING, facts=collect.facts(bundle), floors=floors)
     found = (
         finding
         for gate in (gates.REACHABLE, *gates.GATES)

@@ -2,17 +2,16 @@
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bootcheck import collect, probes, redact
-from bootcheck.facts import Context
+from bootcheck import collect, redact
 from bootcheck.floors import Floors
-from bootcheck.needs import Needs
+from bootcheck.needs import NOTHING
 from launcher.images import building, held, spread
 from launcher.images.building import Job
 from launcher.images.held import Held
 from launcher.images.spread import Spread
-from sparkctl import __version__, ansible
+from sparkctl import ansible
 from sparkctl.ansible import Answer
 from sparkctl.line import Line, Network
 
@@ -42,21 +41,15 @@ class Shipped:
 
 def look(line: Line, image: str, at: str, report: Report) -> tuple[Held, ...]:
     """Ask every node of the line for the image, in one trip; changes nothing."""
-    left_out = frozenset(probe.name for probe in probes.PROBES) - held.PROBES
-    context = Context(
-        at=at,
-        version=__version__,
-        line=line,
-        needs=_needs(image),
-        floors=Floors(),
-        left_out=tuple(sorted(left_out)),
+    found = collect.look(
+        line,
+        replace(NOTHING, image=image),
+        Floors(),
+        at,
+        held.PROBES,
+        report=lambda answer: report(ansible.describe(answer)),
     )
-    found = collect.collect(context, lambda answer: report(ansible.describe(answer)))
     return tuple(held.read(facts) for facts in collect.facts(found))
-
-
-def _needs(image: str) -> Needs:
-    return Needs(image=image, model_path="", model_folder="", mounts={}, environments={}, arguments={})
 
 
 def port() -> int:
