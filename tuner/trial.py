@@ -50,7 +50,9 @@ def measure(  # noqa: PLR0913 - two are named
     unarmed = _unarmed(booted, on)
     if unarmed:
         return Trial(boot=plan.boot, arm=arm, outcome="void", why="; ".join(unarmed)), None
-    endpoint = bench.Endpoint(url=plan.line.url, model=plan.recipe.model.served_name)
+    endpoint = bench.Endpoint(
+        url=plan.line.url, model=plan.recipe.model.served_name, key_file=plan.line.api_key_file
+    )
     try:
         measured = bench.run(endpoint, workload, run_tag=plan.boot, clock=clock, report=watcher.bench)
     except Unclear as fault:
