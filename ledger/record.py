@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import cast
 
+from launcher.vitals import Vitals
 from ledger.bodies import StepState
 from ledger.entry import Body, Json
-from tuner import counters, lever, request, verdict
+from tuner import bracket, counters, lever, request, verdict
 from tuner.ladder import Trial
 
 
@@ -145,6 +146,33 @@ def _taken(bench: request.Bench) -> Body:
         "client_cpu_share": _finite(bench.client_cpu_share),
         "requests": [_request(one) for one in bench.requests],
         "counters": _counted(bench),
+        "brackets": [_bracket(one) for one in bench.brackets],
+    }
+
+
+def _bracket(one: bracket.Bracket) -> Body:
+    """Return how the line stood between two cells; what could not be read of a node is told beside it."""
+    return {
+        "at_s": one.at_s,
+        "step_s": one.step_s,
+        "acceptance": counters.growth(one.before, one.after).acceptance if one.before and one.after else None,
+        "nodes": [_node(node) for node in one.nodes],
+    }
+
+
+def _node(vitals: Vitals) -> Body:
+    gpu, throttle, memory = vitals.gpu, vitals.throttle, vitals.memory
+    return {
+        "node": vitals.node,
+        "sm_mhz": gpu.sm_mhz if gpu else None,
+        "temperature_c": gpu.temperature_c if gpu else None,
+        "power_w": gpu.power_w if gpu else None,
+        "held": list(throttle.reasons) if throttle and throttle.reasons is not None else None,
+        "heat_us": vitals.heat_us,
+        "power_brake_us": throttle.hw_power_brake_us if throttle else None,
+        "available_bytes": memory.available if memory else None,
+        "swapped_bytes": vitals.swapped_bytes,
+        "unread": [_text(one) for one in vitals.unread],
     }
 
 

@@ -61,7 +61,7 @@ def engines() -> dict[str, Path]:
 
 
 def _named(name: str, folder: str, noun: str) -> Path:
-    if "/" in name or name.endswith((".yml", ".yaml")):
+    if "/" in name or name.endswith((".yml", ".yaml", ".json")):
         return Path(name)
     path = root() / folder / f"{name}.yml"
     if path.is_file():

@@ -59,6 +59,11 @@ class Shell:
         self._connections: dict[str, Any] = {}
         self._followed: list[Following] = []
 
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The line's nodes, in rank order."""
+        return self._line.nodes
+
     def __enter__(self) -> Self:
         return self
 

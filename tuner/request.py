@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tuner.bracket import Bracket
 from tuner.counters import Counters
 from tuner.workload import Workload
 
@@ -50,3 +51,9 @@ class Bench:
     """The server's own counters when it began, None where it shows none."""
     after: Counters | None = None
     """The same when every request had ended."""
+    brackets: tuple[Bracket, ...] = ()
+    """The line before the first cell and after each; shorter where the bench broke off."""
+
+    def of(self, cell: str) -> tuple[Request, ...]:
+        """Return the requests of one cell, in the order of sending."""
+        return tuple(request for request in self.requests if request.cell == cell)

@@ -8,10 +8,12 @@ that came up and could not be measured soundly is void.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from launcher import glance
 from launcher import plan as plans
 from sparkctl.clock import Clock
 from sparkctl.errors import Unclear
-from tuner import bench, metrics
+from sparkctl.shell import Shell
+from tuner import bench, metrics, voids
 from tuner.ladder import Trial
 from tuner.lever import Lever
 from tuner.request import Bench
@@ -54,15 +56,23 @@ def measure(  # noqa: PLR0913 - two are named
         url=plan.line.url, model=plan.recipe.model.served_name, key_file=plan.line.api_key_file
     )
     try:
-        measured = bench.run(endpoint, workload, run_tag=plan.boot, clock=clock, report=watcher.bench)
+        with Shell(plan.line) as shell:
+            measured = bench.run(
+                endpoint,
+                workload,
+                run_tag=plan.boot,
+                clock=clock,
+                report=watcher.bench,
+                look=lambda: glance.read(shell),
+            )
     except Unclear as fault:
         return Trial(boot=plan.boot, arm=arm, outcome="void", why=fault.message), None
-    voids = metrics.voids(measured)
+    reasons = voids.of_bench(measured)
     trial = Trial(
         boot=plan.boot,
         arm=arm,
-        outcome="void" if voids else "measured",
-        why="; ".join(voids),
+        outcome="void" if reasons else "measured",
+        why="; ".join(reasons),
         metrics=metrics.measure(measured),
     )
     return trial, measured

@@ -1,16 +1,17 @@
-"""What a bench sends: prompts, cells and the plan of every single request.
+"""What a bench sends, as data: prompts, cells, warm-up and the text of its prefills.
 
-A workload is read from `recipes/prompts/<name>.yml`; its digest stands in every result, so that figures of two
-workloads are never compared. Each request carries a tag at the very front of its prompt that is unique to the run,
-cell, round and stream: no prefix of one request can be found in a cache that another one filled.
+A workload is read from `recipes/prompts/<name>.yml`; its digest stands in every result, so that figures of two workloads are
+never compared. What is sent in which order follows from it in `tuner.orders`.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
+
+from tuner.filler import Filler
 
 Plain = bool | int | float | str | list[object] | dict[str, object]
 """What may stand in a request body besides the fields that the bench sets itself."""
@@ -35,25 +36,34 @@ OWN_FIELDS = frozenset(
 LEAST_PROMPT_TOKENS = 100
 """Of a prefill cell; ours: tag and chat template take some tens of tokens and must not be what is measured."""
 
-Place = tuple[str, int, int]
-"""Cell, round and stream: where a request stands in a bench."""
+WARM_UP, BURST, SENTINEL = "warm-up", "burst", "sentinel"
+"""Cell names of the requests around the cells, which no figure is read from; no cell of a workload has one of them."""
 
-WARM_UP = "warm-up"
-"""The cell name of the requests that are sent first and not counted."""
+LEAST_ANSWERED = 0.5
+"""Tokens of a decode reply over its max_tokens, unless a prompt says otherwise; below, the bench is void, not slow.
+
+A slot that idles moves the aggregate of six streams although the line is no slower. Ours, chosen and not fitted: such
+a stream would idle longer than it worked. Our prompts ask for more than their max_tokens, so none should come near.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A question whose natural answer is longer than `max_tokens`, so that a cell measures decoding, not stopping."""
+    """A question; ours have a natural answer longer than `max_tokens`, so that a cell measures decoding, not stopping."""
 
     id: str
     category: str
     text: str
     max_tokens: int
+    least_answered: float = LEAST_ANSWERED
 
     def __post_init__(self) -> None:
         if self.max_tokens < 2:
             raise ValueError(f"prompt {self.id}: max_tokens is {self.max_tokens}, wanted at least 2")
+        if not 0 <= self.least_answered <= 1:
+            raise ValueError(
+                f"prompt {self.id}: least_answered is {self.least_answered}, wanted a share from 0 to 1"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +80,15 @@ class Cell:
     rounds: int
     metrics: Mapping[str, Quantity]
     prompts: tuple[str, ...] = ()
+    deal: Literal["streams", "rounds"] = "streams"
+    """Whether each stream gets the next prompt, or all streams of a round the same one, so that a round has one category."""
     prompt_tokens: int | None = None
 
     def __post_init__(self) -> None:
         if self.concurrency < 1 or self.rounds < 1:
             raise ValueError(f"cell {self.name}: concurrency and rounds must be at least 1")
-        if self.name == WARM_UP:
-            raise ValueError(f"cell {self.name}: this name belongs to the warm-up")
+        if self.name in {WARM_UP, BURST, SENTINEL}:
+            raise ValueError(f"cell {self.name}: this name belongs to the bench itself")
         if (self.kind == "decode") != bool(self.prompts):
             raise ValueError(f"cell {self.name}: a decode cell names prompts, a prefill cell none")
         if (self.kind == "prefill") != (self.prompt_tokens is not None):
@@ -95,23 +107,23 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filler:
-    """What prefill prompts are made of.
+class WarmUp:
+    """One prompt over and over until `agree` replies in a row decode within `within` of each other, `most` times at most.
 
-    `words` is one text of many different words (rows of an n-gram table get hot when words repeat), and
-    `characters_a_token` is a planning figure only: what is reported is the server's own count.
+    First requests read 35 % low, 43 to 69 tok/s within eight (z-lab/dflash#135, ai-dynamo/aisimulate#287, reported): kernels are
+    tuned and caches filled by whoever comes first.
     """
 
-    words: str
-    characters_a_token: float
+    prompt: str
+    agree: int = 3
+    within: float = 0.03
+    most: int = 24
 
     def __post_init__(self) -> None:
-        if len(set(self.words.split())) < 100:
-            raise ValueError(f"filler: {len(set(self.words.split()))} different words, wanted at least 100")
-        if not 0 < self.characters_a_token < math.inf:
-            raise ValueError(
-                f"filler: characters_a_token is {self.characters_a_token}, wanted a number above 0"
-            )
+        if not 2 <= self.agree <= self.most:
+            raise ValueError(f"warm_up: agree is {self.agree}, wanted 2 up to most ({self.most})")
+        if not 0 < self.within < math.inf:
+            raise ValueError(f"warm_up: within is {self.within}, wanted a share above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +140,11 @@ class Workload:
     prompts: tuple[Prompt, ...]
     cells: tuple[Cell, ...]
     filler: Filler
-    warm_up: tuple[str, ...] = ()
+    warm_up: WarmUp | None = None
+    burst: bool = False
+    """Whether a round at the highest concurrency goes out before anything counts."""
+    sentinel: str | None = None
+    """The prompt that is sent alone before the first and after each cell: the same question must take the same time."""
     body: Mapping[str, Plain]
 
     def __post_init__(self) -> None:
@@ -139,27 +155,17 @@ class Workload:
         if own := OWN_FIELDS.intersection(self.body):
             raise ValueError(f"body: {', '.join(sorted(own))} is set by the bench itself")
         known = {prompt.id for prompt in self.prompts}
-        named = set(self.warm_up).union(*(cell.prompts for cell in self.cells))
-        if named - known:
-            raise ValueError(f"no prompt has the id {', '.join(sorted(named - known))}")
+        around = {self.warm_up.prompt} if self.warm_up else set()
+        around |= {self.sentinel} if self.sentinel is not None else set()
+        if unknown := around.union(*(cell.prompts for cell in self.cells)) - known:
+            raise ValueError(f"no prompt has the id {', '.join(sorted(unknown))}")
         names = [cell.name for cell in self.cells]
         if len(known) < len(self.prompts) or len(set(names)) < len(names):
             raise ValueError("two prompts or two cells have the same name")
         if len(quantities(self)) < sum(len(cell.metrics) for cell in self.cells):
             raise ValueError("two cells give a metric of the same name")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """One request to be sent; `text` is the whole prompt with its tag. Rounds and streams count from 0."""
-
-    cell: str
-    round: int
-    stream: int
-    prompt: str
-    tag: str
-    text: str
-    max_tokens: int
+        if self.burst and not any(cell.prompts for cell in self.cells):
+            raise ValueError("burst: no cell names prompts to send")
 
 
 def quantities(workload: Workload) -> Mapping[str, Quantity]:
@@ -167,76 +173,12 @@ def quantities(workload: Workload) -> Mapping[str, Quantity]:
     return {name: quantity for cell in workload.cells for name, quantity in cell.metrics.items()}
 
 
+def asked(workload: Workload) -> Mapping[str, Prompt]:
+    """Return the prompts by their id."""
+    return {prompt.id: prompt for prompt in workload.prompts}
+
+
 def digest(workload: Workload) -> str:
     """Return the SHA-256 (hex) of the workload's canonical JSON: sorted keys, no spaces, UTF-8."""
     text = json.dumps(asdict(workload), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def rounds(workload: Workload, run_tag: str) -> Iterator[tuple[Order, ...]]:
-    """Yield the orders that are released together, warm-up first, then cell by cell."""
-    for number, prompt in enumerate(workload.warm_up):
-        yield (_decode_order(workload, prompt, (WARM_UP, number, 0), run_tag),)
-    for cell in workload.cells:
-        for number in range(cell.rounds):
-            yield tuple(_order(workload, cell, number, stream, run_tag) for stream in range(cell.concurrency))
-
-
-def filler_text(filler: Filler, seed: str, tokens: int) -> str:
-    """Return words and numbers of about `tokens` tokens, a pure function of `seed`.
-
-    Every ninth item is a number below 1000, so that hardly any run of words repeats within a prompt.
-    """
-    words = sorted(set(filler.words.split()))
-    wanted = int(tokens * filler.characters_a_token)
-    items: list[str] = []
-    length = 0
-    for position, draw in enumerate(_draws(seed)):
-        item = str(draw % 1000) if position % 9 == 8 else words[draw % len(words)]
-        length += len(item) + 1
-        if length > wanted:
-            break
-        items.append(item)
-    return " ".join(items)
-
-
-def _order(workload: Workload, cell: Cell, number: int, stream: int, run_tag: str) -> Order:
-    place = (cell.name, number, stream)
-    if cell.prompt_tokens is None:
-        turn = (number * cell.concurrency + stream) % len(cell.prompts)
-        return _decode_order(workload, cell.prompts[turn], place, run_tag)
-    text = filler_text(workload.filler, _tag(run_tag, place), cell.prompt_tokens)
-    return _placed(place, run_tag, prompt="filler", text=text, max_tokens=1)
-
-
-def _decode_order(workload: Workload, wanted: str, place: Place, run_tag: str) -> Order:
-    prompt = next(prompt for prompt in workload.prompts if prompt.id == wanted)
-    return _placed(place, run_tag, prompt=prompt.id, text=prompt.text, max_tokens=prompt.max_tokens)
-
-
-def _placed(place: Place, run_tag: str, *, prompt: str, text: str, max_tokens: int) -> Order:
-    tag = _tag(run_tag, place)
-    cell, number, stream = place
-    return Order(
-        cell=cell,
-        round=number,
-        stream=stream,
-        prompt=prompt,
-        tag=tag,
-        text=f"{tag} {text}",
-        max_tokens=max_tokens,
-    )
-
-
-def _tag(run_tag: str, place: Place) -> str:
-    cell, number, stream = place
-    return f"[{run_tag} {cell} r{number} s{stream}]"
-
-
-def _draws(seed: str) -> Iterator[int]:
-    """Yield 16-bit numbers from SHA-256 in counter mode: the same on every machine and Python."""
-    counter = 0
-    while True:
-        block = hashlib.sha256(f"{seed}/{counter}".encode()).digest()
-        yield from (int.from_bytes(block[at : at + 2]) for at in range(0, len(block), 2))
-        counter += 1

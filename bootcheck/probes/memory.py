@@ -8,6 +8,8 @@ from bootcheck.facts import Record, Unread, unread
 from bootcheck.probes.probe import Probe, ends_early
 from sparkctl.units import KIB
 
+MEMINFO_ARGV = ("cat", "/proc/meminfo")
+
 # Eighteen digits hold any number a kernel can print; a longer one is no number.
 _ROW = re.compile(r"^(\w+(?:\(\w+\))?):\s+(\d{1,18}) kB$", re.MULTILINE | re.ASCII)
 _WANTED = ("MemTotal", "MemFree", "MemAvailable", "Cached")
@@ -132,7 +134,7 @@ PROBES = (
         name="memory",
         moves=True,
         about="total, free and available memory, page cache, swap, CMA",
-        argvs=lambda _: (("cat", "/proc/meminfo"),),
+        argvs=lambda _: (MEMINFO_ARGV,),
         parse=parse_meminfo,
         limit_s=5,
     ),

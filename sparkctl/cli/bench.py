@@ -1,29 +1,34 @@
 """`sparkctl bench`: measure what a line, or any endpoint, serves right now."""
 
-from contextlib import nullcontext
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
+from launcher import glance
 from launcher.status import observe
 from ledger import record
 from ledger.journal import Journal
-from sparkctl import content, edge
+from sparkctl import edge
+from sparkctl.cli import workloads
 from sparkctl.cli.hold import hold, holder
 from sparkctl.cli.session import LineOption, RehearsalOption, ScenarioOption, Session, practise, verb
 from sparkctl.console import Column
 from sparkctl.errors import FileFault, Refused, UsageFault
 from sparkctl.line import Line
+from sparkctl.shell import Shell
 from tuner import bench as runner
-from tuner import metrics
-from tuner.bench import Endpoint
+from tuner import metrics, voids
+from tuner.bench import Endpoint, Look
 from tuner.ladder import Trial
-from tuner.metrics import Metric
+from tuner.metrics import Category, Metric
 from tuner.request import Bench
-from tuner.workload import Workload
+from tuner.results import v41bench
 
-DEFAULT_WORKLOAD = "quick"
+Form = Literal["requests", "v41bench"]
 
 _VOID_SHOWN = 300
 """Characters of a void's reason on the screen: a foreign server may answer with a whole page. --json has it all."""
@@ -35,10 +40,15 @@ def bench(
     line: LineOption = None,
     url: Annotated[str | None, typer.Option("--url", help="Any endpoint instead of a line.")] = None,
     model: Annotated[str | None, typer.Option("--model", help="The served name at --url.")] = None,
-    prompts: Annotated[str, typer.Option("--prompts", help="A workload by name or path.")] = DEFAULT_WORKLOAD,
+    prompts: Annotated[
+        str, typer.Option("--prompts", help="A workload by name or path, or a prompt file of v41bench.")
+    ] = workloads.DEFAULT,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write every request here as JSON.")
+        Path | None, typer.Option("--output", "-o", help="Write the result here as JSON.")
     ] = None,
+    form: Annotated[
+        Form, typer.Option("--format", help="What -o writes: every request, or the shape of v41bench.")
+    ] = "requests",
     rehearsal: RehearsalOption = False,
     scenario: ScenarioOption = None,
 ) -> int:
@@ -47,32 +57,41 @@ def bench(
     A bench that cannot be trusted is void: it says why and exits 1.
     """
     practise(session, rehearsal, scenario)
-    workload = read_workload(prompts)
+    workload = workloads.read(prompts)
     endpoint, own, boot = _endpoint(session, line, url, model)
-    held = hold(own) if own else nullcontext()
-    with held, session.console.work(f"measuring {endpoint.url}"):
+    with session.console.work(f"measuring {endpoint.url}"), _watched(own) as look:
         measured = runner.run(
             endpoint,
             workload,
             run_tag=session.new_id("bench"),
             clock=session.clock,
             report=session.console.progress,
+            look=look,
         )
-    voids, figures = metrics.voids(measured), metrics.measure(measured)
+    reasons, figures = voids.of_bench(measured), metrics.measure(measured)
     if own:
         trial = Trial(
-            boot=boot, arm=(), outcome="void" if voids else "measured", why="; ".join(voids), metrics=figures
+            boot=boot,
+            arm=(),
+            outcome="void" if reasons else "measured",
+            why="; ".join(reasons),
+            metrics=figures,
         )
         body = record.bench(trial, measured, climb=None, simulated=session.simulated)
         Journal(session.ledger_path).append("bench", own.name, body, session.clock.today())
     if output:
-        _write(output, measured)
-    return _show(session, own.name if own else None, figures, voids)
+        _write(output, measured, form, endpoint.model)
+    return _show(session, own.name if own else None, measured, reasons)
 
 
-def read_workload(name: str) -> Workload:
-    """Read a workload by its name or path."""
-    return edge.read(content.prompts(name), Workload)
+@contextmanager
+def _watched(line: Line | None) -> Iterator[Look]:
+    """Hold a line of ours and give what reads its nodes; an endpoint that is none has no nodes to look at."""
+    if line is None:
+        yield tuple
+        return
+    with hold(line), Shell(line) as shell:
+        yield lambda: glance.read(shell)
 
 
 def _endpoint(
@@ -98,31 +117,74 @@ def _endpoint(
     return own, line, seen.ranks[0].boot
 
 
-def _write(path: Path, measured: Bench) -> None:
+def _write(path: Path, measured: Bench, form: Form, model: str) -> None:
+    told = (
+        v41bench.document(measured, label=path.stem, model=model)
+        if form == "v41bench"
+        else _requests(measured)
+    )
     try:
-        path.write_text(edge.to_json(measured), encoding="utf-8")
+        path.write_text(edge.to_json(told), encoding="utf-8")
     except OSError as fault:
         raise FileFault(f"{path}: cannot be written: {fault}", hint="name another file with -o") from fault
 
 
-def _show(
-    session: Session, line_name: str | None, figures: tuple[Metric, ...], voids: tuple[str, ...]
-) -> int:
+def _requests(measured: Bench) -> dict[str, Any]:
+    """Return a bench with every request as plain data; of the prefills' text, most of it, only the hash."""
+    plain: dict[str, Any] = edge.plain(measured)
+    filler = plain["workload"]["filler"]
+    filler["text_sha256"] = hashlib.sha256(filler.pop("text").encode()).hexdigest()
+    return plain
+
+
+def _show(session: Session, line_name: str | None, measured: Bench, reasons: tuple[str, ...]) -> int:
+    """Show the figures of a sound bench, and of a void one its reasons and no figure."""
     console = session.console
+    figures = () if reasons else metrics.measure(measured)
+    kinds = () if reasons else metrics.by_category(measured)
     label = " (simulated)" if session.simulated else ""
-    console.table(
-        tuple(Column(title=title) for title in (f"metric{label}", "value", "unit", "n")),
-        [(one.name, f"{one.value:.{3 if one.unit == 's' else 1}f}", one.unit, str(one.n)) for one in figures],
-    )
-    for void in voids:
+    if not reasons:
+        console.table(
+            tuple(Column(title=title) for title in (f"metric{label}", "value", "unit", "n")),
+            [(one.name, _value(one), one.unit, str(one.n)) for one in figures],
+        )
+        if any(one.aggregate is not None for one in kinds):
+            console.table(*_by_category(kinds, label))
+    for void in reasons:
         console.show(f"void: {' '.join(void.split())[:_VOID_SHOWN]}")
     console.answer(
         {
             "line": line_name,
-            "ok": not voids,
+            "ok": not reasons,
             "metrics": edge.plain(figures),
-            "voids": list(voids),
+            "categories": edge.plain(kinds),
+            "acceptance": _acceptance(measured),
+            "seconds": round(measured.seconds, 1),
+            "workload": measured.workload.name,
+            "workload_digest": measured.workload_digest,
+            "voids": list(reasons),
             "simulated": session.simulated,
         }
     )
-    return 1 if voids else 0
+    return 1 if reasons else 0
+
+
+def _acceptance(measured: Bench) -> dict[str, float]:
+    """Return the tokens that a step yielded in each decode cell, where the server tells."""
+    told = {cell.name: metrics.acceptance(measured, cell) for cell in measured.workload.cells if cell.prompts}
+    return {name: round(value, 3) for name, value in told.items() if value is not None}
+
+
+def _value(metric: Metric) -> str:
+    return f"{metric.value:.{3 if metric.unit == 's' else 1}f}"
+
+
+def _by_category(kinds: tuple[Category, ...], label: str) -> tuple[tuple[Column, ...], list[tuple[str, ...]]]:
+    """Return the table of tok/s per stream: a row a category, a column a cell."""
+    cells = tuple(dict.fromkeys(one.cell for one in kinds))
+    by_place = {(one.category, one.cell): f"{one.per_stream:.1f}" for one in kinds}
+    rows = [
+        (category, *(by_place.get((category, cell), "") for cell in cells))
+        for category in dict.fromkeys(one.category for one in kinds)
+    ]
+    return tuple(Column(title=title) for title in (f"tok/s per stream{label}", *cells)), rows

@@ -8,8 +8,7 @@ import typer
 
 from launcher.overlay import find_fault
 from sparkctl import ansible, content, edge
-from sparkctl.cli import climber, served
-from sparkctl.cli.bench import read_workload
+from sparkctl.cli import climber, served, workloads
 from sparkctl.cli.hold import hold
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import LineOption, RehearsalOption, ScenarioOption, Session, practise, verb
@@ -56,7 +55,7 @@ def _read(session: Session, line: str | None, ladder: str) -> tuple[Served, Ladd
     path = content.ladder(ladder)
     rungs = edge.read(path, Ladder)
     chosen = served.choose(session, line, rungs.recipe, None)
-    workload = read_workload(rungs.workload)
+    workload = workloads.read(rungs.workload)
     faults = levers.check(
         rungs,
         lambda key, value: find_fault(chosen.recipe, key, value, chosen.engine),

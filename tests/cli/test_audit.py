@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from sparkctl import content, edge
-from sparkctl.cli import run
+from sparkctl import edge
+from sparkctl.cli import run, workloads
 from tuner.request import Bench, Request
-from tuner.workload import Workload, digest
+from tuner.workload import digest
 
 RESULTS = Path(__file__).parents[1] / "tuner" / "data" / "results"
 WHOLE = "A bridge carries its own weight first, and only then whatever crosses it."
@@ -17,7 +17,7 @@ WHOLE = "A bridge carries its own weight first, and only then whatever crosses i
 
 def bench(tmp_path: Path, *texts: str) -> Path:
     """Write what `sparkctl bench -o` writes, with these replies."""
-    workload = edge.read(content.prompts("quick"), Workload)
+    workload = workloads.read("quick")
     same: dict[str, Any] = {
         "cell": "c1",
         "round": 0,
@@ -49,7 +49,7 @@ def test_a_whole_bench_is_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[st
     """Nothing but the count is said."""
     path = bench(tmp_path, WHOLE, WHOLE)
     assert run(["audit", str(path)]) == 0
-    assert capsys.readouterr().out.strip() == f"{path}: 0 of 2 replies damaged"
+    assert capsys.readouterr().out.strip() == f"{path}: 0 of 2 replies damaged, 0 numbers doubtful"
 
 
 def test_a_damaged_reply_is_a_no_with_its_words(

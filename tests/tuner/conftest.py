@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sparkctl import content, edge
+from sparkctl.cli import workloads
 from tuner.lever import Ladder
 from tuner.workload import Workload
 
@@ -104,4 +105,4 @@ def ladder() -> Ladder:
 @pytest.fixture
 def quick() -> Workload:
     """The workload that ships for short benches."""
-    return edge.read(content.prompts("quick"), Workload)
+    return workloads.read("quick")

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from launcher.vitals import Vitals
 from sparkctl.clock import PacedClock
 from sparkctl.errors import Unclear, UsageFault
-from tuner.bench import Bench, Endpoint, run
-from tuner.metrics import measure, voids
-from tuner.workload import Cell, Workload, digest
+from tuner.bench import Bench, Endpoint, Look, run
+from tuner.metrics import measure
+from tuner.voids import of_bench as voids
+from tuner.workload import BURST, SENTINEL, WARM_UP, Cell, WarmUp, Workload, digest
 
 DONE = b"data: [DONE]\n\n"
 
@@ -32,7 +34,7 @@ def usage(prompt: int, completion: int) -> bytes:
 
 @pytest.fixture
 def small(quick: Workload) -> Workload:
-    """A workload of one warm-up and one cell of three streams."""
+    """A workload of two warm-ups and one cell of three streams."""
     cell = Cell(
         name="c3",
         kind="decode",
@@ -41,10 +43,11 @@ def small(quick: Workload) -> Workload:
         prompts=("code", "prose"),
         metrics={"c3_agg_tok_s": "aggregate"},
     )
-    return replace(quick, warm_up=("summary",), cells=(cell,), limit_s=5.0)
+    warm_up = WarmUp(prompt="summary", agree=2, within=5.0, most=2)
+    return replace(quick, warm_up=warm_up, burst=False, sentinel=None, cells=(cell,), limit_s=5.0)
 
 
-def bench(server: Any, workload: Workload, clock: PacedClock | None = None) -> Bench:
+def bench(server: Any, workload: Workload, clock: PacedClock | None = None, look: Look = tuple) -> Bench:
     """Run a workload against the scripted server."""
     return run(
         Endpoint(url=server.url, model="m"),
@@ -52,6 +55,7 @@ def bench(server: Any, workload: Workload, clock: PacedClock | None = None) -> B
         run_tag="t",
         clock=clock or PacedClock(),
         report=lambda _: None,
+        look=look,
     )
 
 
@@ -89,13 +93,51 @@ def test_streams_of_a_round_are_in_flight_together(server: Any, small: Workload)
 
 def test_result_says_what_it_is(server: Any, small: Workload) -> None:
     """The bench carries the workload's digest, its run tag and the client's own share of a core."""
-    server.script = lambda _: (200, [delta("a"), 0.05, delta("b", "length"), usage(9, 160), DONE])
+    server.script = lambda _: (200, [delta("a"), 0.3, delta("b", "length"), usage(9, 160), DONE])
     found = bench(server, small)
     assert (found.workload_digest, found.run_tag) == (digest(small), "t")
     assert 0 < found.client_cpu_share <= 1.5
     assert found.seconds > 0.05
     assert voids(found) == ()
     assert [metric.name for metric in measure(found)] == ["c3_agg_tok_s"]
+
+
+def test_a_bench_warms_up_bursts_and_asks_the_sentinel_around_each_cell(server: Any, small: Workload) -> None:
+    """Two replies that agree end the warm-up; then six streams at once, and one question alone before and after the cell."""
+    server.script = lambda _: (200, [delta("a"), 0.2, delta("b", "length"), usage(9, 160), DONE])
+    looked: list[int] = []
+
+    def look() -> tuple[Vitals, ...]:
+        looked.append(server.in_flight)
+        return (Vitals(node="spark-a0", unread=("gpu: made up",)),)
+
+    whole = replace(
+        small, warm_up=WarmUp(prompt="code", agree=2, within=2.0, most=9), burst=True, sentinel="prose"
+    )
+    found = bench(server, whole, look=look)
+    cells = [request.cell for request in found.requests]
+    assert cells == [WARM_UP] * 2 + [BURST] * 3 + [SENTINEL] + ["c3"] * 3 + [SENTINEL]
+    assert len(looked) == len(found.brackets) == 2
+    assert found.brackets[0].nodes[0].node == "spark-a0"
+    # 159 tokens after the first, 0.2 s: without counters of drafts each token is a step.
+    assert [bracket.step_s for bracket in found.brackets] == [pytest.approx(0.2 / 159, rel=0.5)] * 2
+
+
+def test_a_warm_up_that_does_not_settle_ends_and_voids(server: Any, small: Workload) -> None:
+    """Replies that go on getting faster are asked for no longer than the workload says; the figures are not counted."""
+    pauses = iter([0.4, 0.2, 0.1] + [0.05] * 9)
+    server.script = lambda _: (200, [delta("a"), next(pauses), delta("b", "length"), usage(9, 160), DONE])
+    found = bench(server, replace(small, warm_up=WarmUp(prompt="code", agree=2, within=0.03, most=3)))
+    assert len(found.of(WARM_UP)) == 3
+    assert "the engine was not warm" in voids(found)[0]
+
+
+def test_a_warm_up_without_a_rate_goes_on_to_the_cells(server: Any, small: Workload) -> None:
+    """A reply without usage will never agree with another: asking on would cost minutes and tell nothing."""
+    server.script = lambda _: (200, [delta("a"), 0.05, delta("b", "length"), DONE])
+    found = bench(server, replace(small, warm_up=WarmUp(prompt="code", agree=2, most=9)))
+    assert len(found.of(WARM_UP)) == 1
+    assert "no usage block" in voids(found)[0]
 
 
 def test_times_are_the_lines_own(server: Any, small: Workload) -> None:

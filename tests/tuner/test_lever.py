@@ -11,6 +11,7 @@ import pytest
 from launcher.overlay import find_fault
 from launcher.recipe import EngineFacts, Recipe
 from sparkctl import content, edge
+from sparkctl.cli import workloads
 from tuner.lever import Boots, Guard, Ladder, Setting, check, digest
 from tuner.workload import Quantity, Workload, quantities
 
@@ -28,7 +29,7 @@ def test_every_ladder_that_ships_fits_its_recipe_and_workload() -> None:
     ladders = [edge.read(path, Ladder) for path in paths]
     assert ladders
     for ladder in ladders:
-        workload = edge.read(content.prompts(ladder.workload), Workload)
+        workload = workloads.read(ladder.workload)
         recipe = edge.read(content.recipe(ladder.recipe), Recipe)
         engine = edge.read(content.engines()[f"{recipe.engine.kind}-{recipe.engine.version}"], EngineFacts)
         assert check(ladder, partial(_fault, recipe, engine), quantities(workload)) == ()

@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 
 from tuner.audit import audit
-from tuner.results import Answered, of_document, of_stream
+from tuner.request import Bench, Request
+from tuner.results import Result, doubts, of_document, of_stream, v41bench
+from tuner.results.figures import means
+from tuner.workload import Workload
 
 RESULTS = Path(__file__).parent / "data" / "results"
 
 
-def answered(name: str) -> tuple[Answered, ...]:
+def result(name: str) -> Result:
     """Read one file of the folder."""
     text = (RESULTS / name).read_text(encoding="utf-8")
     return of_stream(text) if name.endswith(".txt") else of_document(json.loads(text))
@@ -36,7 +39,7 @@ def answered(name: str) -> tuple[Answered, ...]:
 )
 def test_what_others_wrote_is_judged(name: str, number: int, kinds: list[str]) -> None:
     """An engine that died mid-run "completes" requests of no tokens; all tokens may go into thinking, or behind the end."""
-    found = answered(name)
+    found = result(name).answered
     assert len(found) == number
     assert [damage.kind for one in found for damage in audit(one.reply)] == kinds
 
@@ -44,27 +47,31 @@ def test_what_others_wrote_is_judged(name: str, number: int, kinds: list[str]) -
 def test_requests_that_failed_or_asked_for_one_token_are_left_out() -> None:
     """Their emptiness has another reason, which the bench tells."""
     raw = {"generated_texts": ["", "", "Yes."], "output_lens": [0, 1, 3], "errors": ["timed out", "", ""]}
-    assert [one.request for one in of_document(raw)] == ["request 3"]
+    assert [one.request for one in of_document(raw).answered] == ["request 3"]
 
 
 def test_tool_calls_are_an_answer() -> None:
     """A message without content that calls a tool is not silent."""
     call = {"function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
-    (one,) = of_document({"choices": [{"message": {"content": None, "tool_calls": [call]}}]})
+    (one,) = of_document({"choices": [{"message": {"content": None, "tool_calls": [call]}}]}).answered
     assert audit(one.reply) == ()
 
 
 def test_content_in_parts_is_joined() -> None:
     """Some servers send content as a list."""
     parts = [{"type": "text", "text": "It is "}, {"type": "text", "text": "four."}]
-    (one,) = of_document({"choices": [{"message": {"content": parts}}]})
+    (one,) = of_document({"choices": [{"message": {"content": parts}}]}).answered
     assert one.reply.text == "It is four."
 
 
 def test_a_list_of_completions_numbers_them() -> None:
     """Each reply keeps the number of its document."""
     documents = [{"choices": [{"text": "Yes."}]}, {"choices": [{"text": "No."}, {"text": "Perhaps."}]}]
-    assert [one.request for one in of_document(documents)] == ["1 choice 1", "2 choice 1", "2 choice 2"]
+    assert [one.request for one in of_document(documents).answered] == [
+        "1 choice 1",
+        "2 choice 1",
+        "2 choice 2",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -73,10 +80,16 @@ def test_a_list_of_completions_numbers_them() -> None:
         ({"benchmarks": []}, "found the keys benchmarks"),
         ([], "found list"),
         (7, "found int"),
-        ({"completed": 4, "output_throughput": 61.0}, "--save-detailed"),
+        ({"completed": 4, "output_throughput": "61"}, "output_throughput: wanted a number, found '61'"),
+        ({"completed": True, "output_throughput": 61.0}, "completed: wanted a number, found True"),
+        ({"batches": [{"category": "json"}]}, "c: missing, wanted a count"),
+        ({"batches": [7]}, "c: missing"),
+        ({"batches": [], "prefill": [{"prompt_tokens": 2950}]}, "prefill_tok_s: missing"),
+        ({"benchmarks": [{"pp_throughput": {"mean": "fast"}}]}, "missing"),
+        ({"benchmarks": [{"metrics": {"request_totals": {}}}]}, "successful: missing"),
         ({"choices": [{}]}, "neither message nor text"),
-        ({"generated_texts": [None]}, "generated_texts[0] is NoneType"),
-        ({"generated_texts": ["a"], "errors": []}, "errors is not a list of 1"),
+        ({"generated_texts": [None]}, "generated_texts: request 1 has none"),
+        ({"generated_texts": ["a"], "errors": ["", ""]}, "errors is not a list of 1"),
         ({"requests": [{}], "workload": {"prompts": []}}, "a request has no text"),
     ],
 )
@@ -91,3 +104,54 @@ def test_a_stream_that_broke_off_is_refused() -> None:
     """Half a reply says nothing of the rest."""
     with pytest.raises(ValueError, match="ended before"):
         of_stream('data: {"choices":[{"delta":{"content":"1, 2"}}]}\n')
+
+
+# Figures.
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("vllm_bench_zero_output.json", ["no_output"]),
+        ("vllm_bench_chunks.json", ["aggregate"]),
+        ("v41bench_warm_cache.json", ["cached_prefill", "cached_prefill"]),
+        ("v41bench_by_category.json", []),
+        ("v41bench_chunks.json", ["rate"]),
+        ("llama_benchy.json", []),
+        ("llama_benchy_cached.json", ["cached_prefill"]),
+        ("guidellm_totals.json", ["failed", "unfinished"]),
+    ],
+)
+def test_numbers_that_cannot_be_are_doubted(name: str, kinds: list[str]) -> None:
+    """Each doubt says what was measured and what was wanted; a sound result has none."""
+    found = doubts(result(name).figures)
+    assert [one.kind for one in found] == kinds
+    assert all(one.measured and one.wanted and one.where for one in found)
+
+
+def test_published_means_leave_counting_out() -> None:
+    """Eight categories of one engine, 30 to 90 tok/s: their mean is 57.2, with counting it would read 60.9."""
+    (mean,) = means(result("v41bench_by_category.json").figures)
+    assert mean.per_stream == pytest.approx((90.0 + 75.6 + 69.1 + 63.0 + 59.7 + 36.8 + 33.1 + 30.6) / 8)
+
+
+def test_ours_is_written_and_read_in_the_shape_of_v41bench(quick: Workload) -> None:
+    """What we write, we read back: same loads, same prefills, rates by tokens over seconds."""
+    requests = tuple(
+        Request(
+            cell=cell.name, round=turn, stream=stream, prompt=cell.prompts[0] if cell.prompts else "filler", tag="[t]",
+            sent_s=10.0 * turn, ttft_s=0.5, total_s=2.5 if cell.prompts else 30.0, prompt_tokens=60 if cell.prompts else 46_810,
+            completion_tokens=101 if cell.prompts else 1, cached_tokens=0, finish_reason="length", text="Seven words of plain text stand here.",
+        )
+        for cell in quick.cells for turn in range(cell.rounds) for stream in range(cell.concurrency)
+    )  # fmt: skip
+    bench = Bench(
+        workload=quick, workload_digest="abc", run_tag="t", started="2026-01-01T00:00:00Z", seconds=60.0,
+        client_cpu_share=0.1, requests=requests,
+    )  # fmt: skip
+    told = json.loads(json.dumps(v41bench.document(bench, label="x", model="m")))
+    figures = of_document(told).figures
+    assert [(one.streams, one.per_stream) for one in figures.loads] == [(1, 50.0)] * 5 + [(6, 50.0)] * 2
+    assert figures.loads[-1].aggregate == pytest.approx(606 / 2.5)
+    assert [(one.tokens, one.tok_s) for one in figures.prefills] == [(46_810, 1560.3)]
+    assert doubts(figures) == ()
