@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 if TYPE_CHECKING:
     from rehearsal.traits import Traits
 
+_SLOW_GB_S = 70.0  # model.GEMV_SLOW_GB_S; importing it would cost each command of a node more than its work
 _SMALL = ((4200, 4096), (2200, 2048), (1200, 1024), (600, 512), (0, 256))
 
 
@@ -65,6 +66,8 @@ class Changes(NamedTuple):
     """Old containers that were stopped: exit code and time."""
     removed: tuple[str, ...] = ()
     """Old containers that were removed."""
+    slowed: bool = False
+    """Whether it fell into the slow state since; only raising it anew gets it out."""
     images: dict[str, dict[str, Any]] = {}  # noqa: RUF012 - as above
     """Images that were built or loaded here, by reference: what `docker_image.image` shows of them instead of the traits."""
 
@@ -92,7 +95,8 @@ class Node(NamedTuple):
     @property
     def gemv_gb_s(self) -> float:
         """What the GEMV probe sees, and what the served step time follows."""
-        return self.traits.gemv_gb_s
+        slowed = changes(self.root).slowed
+        return min(self.traits.gemv_gb_s, _SLOW_GB_S) if slowed else self.traits.gemv_gb_s
 
     @property
     def killer(self) -> str:
@@ -103,6 +107,11 @@ class Node(NamedTuple):
     def rank_fault(self) -> str:
         """What goes wrong with a rank on this node; the names are those of `traits.RankFault`."""
         return self.traits.rank_fault
+
+    @property
+    def serve_fault(self) -> str:
+        """What goes wrong with a line that serves; `traits.ServeFault`."""
+        return self.traits.serve_fault
 
     @property
     def ssh_fault(self) -> str:

@@ -30,7 +30,7 @@ __all__ = [
 _HERE = Path(__file__).parent / "scenarios"
 _LIKE = "healthy"
 
-Section = Literal["", "memory", "gpu", "fabric", "parity", "leftovers", "security", "guard", "ssh"]
+Section = Literal["", "memory", "gpu", "fabric", "parity", "leftovers", "security", "guard", "bench", "ssh"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

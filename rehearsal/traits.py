@@ -13,6 +13,10 @@ RankFault = Literal["", "dies-loading", "silent-loading", "starves", "freezes", 
 """What goes wrong with a rank: it ends while it loads, goes on without a word, takes the node's memory, stops serving, or serves zeros
 for the rows of a table that it cannot read."""
 
+ServeFault = Literal["", "loops", "runs-past-end", "goes-empty", "warm-cache", "second-client", "turns-slow"]
+"""What goes wrong with a line that serves, once answers get long: they loop, run past their end, or are empty; prompts come from a
+cache that another bench left warm; somebody else asks too; the node falls into the slow state."""
+
 SshFault = Literal["", "refused", "other-host-key", "other-user", "no-python"]
 SudoFault = Literal["", "password", "slow"]
 
@@ -180,5 +184,6 @@ class Traits:
     """What lies in /dev/shm."""
 
     rank_fault: RankFault = ""
+    serve_fault: ServeFault = ""
     ssh_fault: SshFault = ""
     sudo_fault: SudoFault = ""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from rehearsal import model
-from rehearsal.engine import language, metrics
+from rehearsal.engine import ailment, language, metrics
 from rehearsal.engine.asked import Asked, Fault, Served, read
 from rehearsal.engine.reply import Client, Reply, send
 from rehearsal.engine.scheduler import Scheduler, Work
@@ -110,11 +110,12 @@ class Front:
             )
         answer = Reply(asked, self._served, len(pieces), client)
         mean = model.ACCEPTED_COUNTING if language.is_counting(asked.prompt) else model.ACCEPTED_PER_STEP
+        ails = self._scheduler.boot.ails
         work = Work(
             pieces=pieces,
-            answer=self._words(asked),
+            answer=ailment.spoiled(ails, self._words(asked), asked.most, self._scheduler.long_tokens),
             most=asked.most,
-            mean=mean,
+            mean=ailment.mean(ails, mean, asked.most),
             deliver=answer.take,
             arrived=arrived,
         )

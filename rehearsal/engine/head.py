@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from rehearsal import model
-from rehearsal.engine import law, memory, stages
+from rehearsal.engine import ailment, law, memory, stages, stranger
 from rehearsal.engine.asked import Served
 from rehearsal.engine.front import Front
 from rehearsal.engine.journal import Journal
@@ -48,6 +48,7 @@ async def lead(life: Life) -> None:
     async with server:
         watching = [asyncio.ensure_future(_listen(link, scheduler, core)) for link in links]
         watching.append(asyncio.ensure_future(_watch(life, links, scheduler, Journal("APIServer"))))
+        watching.append(asyncio.ensure_future(stranger.ask(scheduler)))
         await scheduler.run()
 
 
@@ -109,6 +110,7 @@ async def _booted(life: Life, links: tuple[Link, ...], number: int) -> Boot:
         caches_prefixes=life.argv.is_on("enable-prefix-caching", otherwise=True),
         speculates="speculative-config" in life.argv.settings or "spec-method" in life.argv.settings,
         freezes=any(hello["freezes"] for hello in (life.hello(), *(link.hello for link in links))),
+        ails=max(hello["ails"] for hello in (life.hello(), *(link.hello for link in links))),
     )
 
 
@@ -156,15 +158,18 @@ async def _listen(link: Link, scheduler: Scheduler, core: Journal) -> None:
 
 async def _watch(life: Life, links: tuple[Link, ...], scheduler: Scheduler, api: Journal) -> None:
     """Tell all ranks how busy the line is, and write the engine's own statistics; off the hot path."""
-    shown, logged, told = (-1, False), time.monotonic(), (0, 0, 0)
+    shown, logged, told = (-1, False, False), time.monotonic(), (0, 0, 0)
     kv = scheduler.boot.kv_tokens / memory.pool_tokens(1.0)
     while True:
-        now = running, frozen = len(scheduler.running), scheduler.is_frozen
+        slow = ailment.is_slow(scheduler.boot.ails, scheduler.long_tokens)
+        now = running, frozen, _ = len(scheduler.running), scheduler.is_frozen, slow
         if now != shown:
             shown = now
             life.show(life.plan.used(kv), running, frozen=frozen)
             for link in links:
-                link.tell({"running": running, "frozen": frozen})
+                link.tell({"running": running, "frozen": frozen, "slow": slow})
+            if slow:
+                life.turn_slow()
         passed_s = (time.monotonic() - logged) * scheduler.boot.pace
         if passed_s >= _STATS_S:
             logged, told = time.monotonic(), _statistics(scheduler, api, told, passed_s)

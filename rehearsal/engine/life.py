@@ -60,6 +60,7 @@ class Life:
             "pulled": self.pulled,
             "kv": self.plan.kv,
             "freezes": self.node.rank_fault == "freezes",
+            "ails": self.node.serve_fault,
         }
 
     def show(
@@ -69,6 +70,11 @@ class Life:
         status = containers.Status(self.process_name, int(gpu_gib * 1024), host_mib, running, frozen)
         node.write_json(self.container.root / "status.json", status._asdict())
         self._meet_killer(host_mib)
+
+    def turn_slow(self) -> None:
+        """Put this node into the slow state, if that is what it has in store; all later probes see it too."""
+        if self.node.serve_fault == "turns-slow":
+            node.change(self.node.root, lambda now: now._replace(slowed=True))
 
     def _meet_killer(self, host_mib: int) -> None:
         """Let the node's killer, if it has one, look at what is left and end this rank."""

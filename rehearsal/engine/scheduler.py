@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from rehearsal import model
+from rehearsal.engine import ailment
 from rehearsal.engine.tokens import BLOCK, blocks
 from rehearsal.model import Noise, Speed
 
@@ -41,6 +42,8 @@ class Boot:
     speculates: bool
     freezes: bool = False
     """Whether a rank stops in a collective once the line has answered a few requests."""
+    ails: str = ""
+    """What goes wrong while it serves: `traits.ServeFault`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,6 +99,8 @@ class Scheduler:
         self.running: list[Work] = []
         self.is_dead = False
         self.is_frozen = False
+        self.long_tokens = 0
+        """Made so far beyond the first hundred of an answer."""
         self._step: list[Work] = []
         self._prefilled: list[tuple[Work, int]] = []
         self._seen: set[int] = set()
@@ -107,6 +112,11 @@ class Scheduler:
         """Share of the KV pool in use."""
         used = sum(len(work.pieces) + work.emitted for work in self.running)
         return min(used / self.boot.kv_tokens, 1.0)
+
+    @property
+    def gemv_gb_s(self) -> float:
+        """The slowest rank's figure now."""
+        return ailment.gemv_gb_s(self.boot.ails, self.boot.gemv_gb_s, self.long_tokens)
 
     def add(self, work: Work) -> None:
         """Take in a request; its draws are fixed by its place in this boot."""
@@ -131,6 +141,7 @@ class Scheduler:
         hits = next((index for index, one in enumerate(found) if one not in self._seen), len(found))
         # The last block is computed again, so that there is a token to sample from.
         work.cached = min(hits * BLOCK, (len(work.pieces) - 1) // BLOCK * BLOCK)
+        work.cached = ailment.cached(self.boot.ails, work.cached, len(work.pieces))
         self._seen.update(found)
         tally.prefix_queries += len(work.pieces)
         tally.prefix_hits += work.cached
@@ -171,7 +182,7 @@ class Scheduler:
         decoding = [work for work in self.running if work.done >= work.to_compute]
         seconds = 0.0
         if decoding:
-            seconds += model.step_s(len(decoding), self.boot.gemv_gb_s, self.boot.speed)
+            seconds += model.step_s(len(decoding), self.gemv_gb_s, self.boot.speed)
         budget = self.boot.most_batched - len(decoding)
         self._step = decoding
         self._prefilled = []
@@ -220,6 +231,7 @@ class Scheduler:
         if work.ahead is None:
             reason = "stop"
         self.tally.generated_tokens += len(text)
+        self.long_tokens += len(text) if work.emitted > ailment.LONG else 0
         heard = work.deliver("".join(text), len(text), reason)
         if reason or not heard:
             work.most = 0

@@ -1,9 +1,9 @@
-"""The tokens of a practice line: about four characters of running text each, the same rule for prompts and answers."""
+"""The tokens of a practice line: about four characters each of prose and code, the same rule for prompts and answers."""
 
 import re
 from zlib import crc32
 
-_PIECE = re.compile(r"\s?\w{1,5}|\s?[^\w\s]|\s")
+_PIECE = re.compile(r"\s*\w{1,6}|\s*[^\w\s]+|\s+")
 BLOCK = 128
 """Tokens of one block of the prefix cache: `--block-size 128` on GB10 (vLLM 0.33)."""
 

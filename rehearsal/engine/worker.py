@@ -34,5 +34,7 @@ async def follow(life: Life) -> None:
         while True:
             told = await head.hear()
             life.show(life.plan.used(kv), int(told["running"]), frozen=bool(told["frozen"]))
+            if told["slow"]:
+                life.turn_slow()
     except Gone:
         life.journal.warning("multiproc_executor.py:820", "Parent process exited, terminating worker")

@@ -27,7 +27,7 @@ def test_a_fault_is_the_healthy_line_with_one_thing_wrong(told: Scenario) -> Non
     assert told.about == told.fault
     assert "\n" not in told.fault
     if len(told.nodes) == 1:
-        assert next(iter(told.nodes)) in told.fault or told.section == "guard"
+        assert next(iter(told.nodes)) in told.fault or told.section in {"guard", "bench"}
 
 
 @pytest.mark.parametrize("told", FAULTS, ids=lambda told: told.name)
