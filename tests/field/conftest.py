@@ -9,7 +9,7 @@ HEALTHY = HERE.parent / "bootcheck" / "healthy.py"
 
 for path in (
     HEALTHY,
-    *(HERE / f"{name}.py" for name in ("catalogue", "forms", "line", "loading", "serving")),
+    *(HERE / f"{name}.py" for name in ("catalogue", "forms", "line", "loading", "serving", "measuring")),
 ):
     spec = importlib.util.spec_from_file_location(f"field_{path.stem}", path)
     assert spec is not None

@@ -7,6 +7,7 @@ from collections import Counter
 
 import field_line
 import field_loading
+import field_measuring
 import field_serving
 import pytest
 from field_catalogue import GRAVE, NODES, QUIET, RAW, Case, Look, Outcome, Wanted, cases
@@ -17,7 +18,7 @@ from bootcheck.floors import Floors
 from launcher.diagnosis import TROUBLES
 
 CASES = cases()
-JUDGES = {**field_line.JUDGES, **field_loading.JUDGES, **field_serving.JUDGES}
+JUDGES = {**field_line.JUDGES, **field_loading.JUDGES, **field_serving.JUDGES, **field_measuring.JUDGES}
 LOOKS = [(file, place) for file, case in CASES.items() for place in range(len(case.looks))]
 
 

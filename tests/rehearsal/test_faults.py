@@ -13,7 +13,7 @@ from rehearsal.scenario import Scenario, Section, Traits, named, scenarios
 FOLDER = Path(scenario.__file__).parent / "scenarios"
 FAULTS = [one for one in scenarios() if one.fault]
 STAGES = {"launch", "ready", "status"}
-KNOWN = {"", REACHABLE.name, *STAGES, *(gate.name for gate in GATES)}
+KNOWN = {"", "bench", REACHABLE.name, *STAGES, *(gate.name for gate in GATES)}
 
 
 @pytest.mark.parametrize("told", FAULTS, ids=lambda told: told.name)

@@ -166,7 +166,7 @@ COMPARED = {
 }
 """Traits that show only beside another node."""
 
-ELSEWHERE = {"gpu_hangs", "rank_fault", "ssh_fault", "sudo_fault"}
+ELSEWHERE = {"gpu_hangs", "rank_fault", "serve_fault", "ssh_fault", "sudo_fault"}
 """Traits that show in how long or whether something answers; they have tests of their own."""
 
 
