@@ -42,7 +42,7 @@ VERBS: tuple[Verb, ...] = (
         about="Gather everything needed to judge a boot elsewhere; secrets are withheld.",
     ),
     Verb(name="bench", module="bench", about="Measure what a line or an endpoint serves now."),
-    Verb(name="audit", module="audit", about="Judge the replies of bench results: are these numbers real?"),
+    Verb(name="audit", module="audit", about="Judge bench results: are these numbers real?"),
     Verb(name="tune", module="tune", about="Climb a ladder of levers with bounded error."),
     Verb(name="ledger", module="ledger", about="Read, verify and extend the ledger.", group=True),
     Verb(name="recipes", module="recipes", about="List, show, check and import recipes.", group=True),
