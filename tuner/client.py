@@ -44,7 +44,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One chat completion to be streamed: greedy, with a usage block at its end. `body` joins the request's JSON."""
+    """One chat completion to be streamed: greedy, counted in every event by a server that can (vLLM), by all at the end.
+
+    `body` joins the request's JSON.
+    """
 
     messages: tuple[Mapping[str, Plain], ...]
     max_tokens: int
@@ -130,7 +133,7 @@ class Connection:
             "max_tokens": question.max_tokens,
             "temperature": 0,
             "stream": True,
-            "stream_options": {"include_usage": True},
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
             **question.body,
         }
 

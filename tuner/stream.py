@@ -23,10 +23,16 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the stream said. Times are 0 where no token came; counts are None where the server gave none."""
+    """What the stream said. Times are 0 where no token came; counts are None where the server gave none.
+
+    `first_tokens` is how many tokens had come with the read that brought the first: more than one where a parser holds tokens
+    back, where a step made several, or where events were joined on the way. It is the server's running count where events carry
+    one, else the number of events, which is the least that it can be.
+    """
 
     ttft_s: float
     total_s: float
+    first_tokens: int
     prompt_tokens: int | None
     completion_tokens: int | None
     cached_tokens: int | None
@@ -40,6 +46,8 @@ class _Notes:
     """What has been gathered so far."""
 
     token_times: list[float] = field(default_factory=list)
+    first_tokens: int = 0
+    counted: int = 0
     texts: list[str] = field(default_factory=list)
     usage: object = None
     finish_reason: str = ""
@@ -59,6 +67,7 @@ def assemble(arrivals: Iterable[Arrival]) -> Reply:
     return Reply(
         ttft_s=notes.token_times[0] if notes.token_times else 0.0,
         total_s=notes.token_times[-1] if notes.token_times else 0.0,
+        first_tokens=notes.first_tokens,
         prompt_tokens=_count(notes.usage, "prompt_tokens"),
         completion_tokens=_count(notes.usage, "completion_tokens"),
         cached_tokens=_count(_at(notes.usage, "prompt_tokens_details"), "cached_tokens"),
@@ -90,20 +99,23 @@ def _take(notes: _Notes, at_s: float, payload: str) -> None:
     notes.usage = notes.usage if usage is None else usage
     choices = _at(event, "choices")
     if isinstance(choices, list) and choices:
-        _take_choice(notes, at_s, choices[0])
+        _take_choice(notes, at_s, choices[0], _count(usage, "completion_tokens"))
 
 
-def _take_choice(notes: _Notes, at_s: float, choice: object) -> None:
+def _take_choice(notes: _Notes, at_s: float, choice: object, counted: int | None) -> None:
     delta = _at(choice, "delta")
     found = [_at(delta, name) for name in _TEXTS]
     texts = [text for text in found if isinstance(text, str) and text]
     reason = _at(choice, "finish_reason")
     if isinstance(reason, str):
         notes.finish_reason = reason
-    # A last token may have no text of its own (half a character, an end mark): then its finish reason marks it.
-    if texts or isinstance(reason, str):
+    # A token may have no text of its own (half a character, an end mark): then a count that grew or its finish reason marks it.
+    if texts or isinstance(reason, str) or (counted or 0) > notes.counted:
         notes.token_times.append(at_s)
         notes.texts += texts
+        if at_s == notes.token_times[0]:
+            notes.first_tokens = notes.first_tokens + 1 if counted is None else counted
+    notes.counted = max(notes.counted, counted or 0)
 
 
 def said(body: object) -> str:

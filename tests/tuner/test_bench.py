@@ -86,7 +86,7 @@ def test_streams_of_a_round_are_in_flight_together(server: Any, small: Workload)
         "max_tokens": 160,
         "temperature": 0,
         "stream": True,
-        "stream_options": {"include_usage": True},
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         "chat_template_kwargs": {"thinking": False},
     }
 
