@@ -233,6 +233,7 @@ def _request(order: Order, heard: Heard, begin_s: float) -> Request:
         sent_s=heard.at_s - begin_s,
         ttft_s=reply.ttft_s,
         total_s=reply.total_s,
+        first_tokens=reply.first_tokens,
         prompt_tokens=reply.prompt_tokens,
         completion_tokens=reply.completion_tokens,
         cached_tokens=reply.cached_tokens,

@@ -10,15 +10,17 @@ from tuner.request import Request
 
 
 def decode_rate(request: Request) -> float:
-    """Return tokens per second of one stream after its first token: (n - 1) / (total - ttft)."""
+    """Return tokens per second of one stream after what came first, one token as a rule: (n - first) / (total - ttft)."""
     tokens = request.completion_tokens or 0
-    return (tokens - 1) / (request.total_s - request.ttft_s)
+    return (tokens - request.first_tokens) / (request.total_s - request.ttft_s)
 
 
 def decoded(request: Request) -> float | None:
     """Return the decode rate of a request that has one; None for a fault, missing usage, or tokens that came all at once."""
     is_timed = not request.fault and request.total_s > request.ttft_s
-    return decode_rate(request) if is_timed and (request.completion_tokens or 0) > 1 else None
+    return (
+        decode_rate(request) if is_timed and (request.completion_tokens or 0) > request.first_tokens else None
+    )
 
 
 def step_s(request: Request, grown: Counters | None) -> float | None:
@@ -29,7 +31,9 @@ def step_s(request: Request, grown: Counters | None) -> float | None:
     """
     if decoded(request) is None:
         return None
-    steps = grown.drafts if grown and grown.drafts else (request.completion_tokens or 0) - 1
+    steps = (
+        grown.drafts if grown and grown.drafts else (request.completion_tokens or 0) - request.first_tokens
+    )
     return (request.total_s - request.ttft_s) / steps
 
 

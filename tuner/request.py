@@ -30,6 +30,8 @@ class Request:
     finish_reason: str
     text: str
     fault: str = ""
+    first_tokens: int = 1
+    """How many tokens had come at `ttft_s`, see `tuner.stream`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ def _of_decode(prompt: Prompt, request: Request) -> str:
         ended = request.finish_reason or "without a reason"
         least = prompt.least_answered * wanted
         return f"it ended ({ended}) after {tokens} of {wanted} tokens, wanted at least {least:g}"
-    if request.total_s <= request.ttft_s:
+    if rates.decoded(request) is None:
         return "all tokens arrived at once, so there is no rate"
     return _damage(prompt, request)
 
