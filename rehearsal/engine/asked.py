@@ -33,6 +33,8 @@ class Asked(NamedTuple):
     most: int
     stream: bool
     usage: bool
+    counts: bool
+    """Whether each event carries the usage so far (`continuous_usage_stats`)."""
     ends: bool
     is_chat: bool
     tools: tuple[str, ...] = ()
@@ -58,11 +60,13 @@ def read(body: bytes, served: Served, *, is_chat: bool) -> Asked:
     options = raw.get("stream_options") or {}
     if not isinstance(options, dict):
         raise Fault(400, "BadRequestError", "stream_options: Input should be a valid dictionary")
+    usage = bool(options.get("include_usage"))
     return Asked(
         prompt=_chat(raw) if is_chat else _plain(raw),
         most=most,
         stream=bool(raw.get("stream")),
-        usage=bool(options.get("include_usage")),
+        usage=usage,
+        counts=usage and bool(options.get("continuous_usage_stats")),
         ends=not raw.get("ignore_eos"),
         is_chat=is_chat,
         tools=_tools(raw) if is_chat and served.calls_tools else (),

@@ -83,12 +83,14 @@ class Reply:
     def _stream(self, text: str, reason: str) -> None:
         events = []
         if not self._began and self._asked.is_chat:
-            events.append(self._event([self._choice({"role": "assistant", "content": ""}, "")]))
+            events.append(
+                self._event([self._choice({"role": "assistant", "content": ""}, "")], self._told(0))
+            )
         self._begin()
-        events.append(self._event([self._choice({"content": text}, reason)]))
+        events.append(self._event([self._choice({"content": text}, reason)], self._told(self._tokens)))
         if reason:
             if self._asked.usage:
-                events.append(self._event([], usage=True))
+                events.append(self._event([], self._usage()))
             events.append("data: [DONE]\n\n")
         self._write(events, last=bool(reason))
 
@@ -108,7 +110,14 @@ class Reply:
         body: dict[str, Any] = {"delta": delta} if self._asked.is_chat else {"text": delta["content"]}
         return {"index": 0, **body, "logprobs": None, "finish_reason": reason or None}
 
-    def _event(self, choices: list[dict[str, Any]], *, usage: bool = False) -> str:
+    def _told(self, tokens: int) -> dict[str, Any] | None:
+        """Return what an event with text tells of the tokens so far, where the client asked for it."""
+        if not self._asked.counts:
+            return None
+        total = self._prompt_tokens + tokens
+        return {"prompt_tokens": self._prompt_tokens, "total_tokens": total, "completion_tokens": tokens}
+
+    def _event(self, choices: list[dict[str, Any]], usage: dict[str, Any] | None) -> str:
         body: dict[str, Any] = {
             "id": self._id,
             "object": f"{self._object}.chunk" if self._asked.is_chat else self._object,
@@ -117,7 +126,7 @@ class Reply:
             "choices": choices,
         }
         if usage:
-            body["usage"] = self._usage()
+            body["usage"] = usage
         return f"data: {json.dumps(body, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
     def _usage(self) -> dict[str, Any]:
