@@ -1,7 +1,7 @@
 """How exact is `sparkctl bench` itself, and what does it cost? Measured against a server that knows the truth, beside other clients.
 
 Usage: python benchmarks/bench_client.py [--streams 1,8,16,32,64] [--rate 60] [--seconds 10] [--tokens 1,1-8] [--repeats N]
-           [--vllm COMMAND] [--tokenizer FOLDER] [--json] [-o FILE]
+           [--first N] [--vllm COMMAND] [--tokenizer FOLDER] [--json] [-o FILE]
 
 The server (tests/tuner/truth) is a process of its own and notes on CLOCK_MONOTONIC when it sent what. Each client is its own
 process too and takes its turn at every number of streams: `sparkctl bench`, and `vllm bench serve` where it is found: by default
@@ -69,6 +69,7 @@ def asked() -> argparse.Namespace:
         "--seconds", type=float, default=10.0, help="seconds that a stream flows (default 10)"
     )
     parser.add_argument("--tokens", default="1,1-8", help="tokens a chunk, or from-to (default 1,1-8)")
+    parser.add_argument("--first", type=int, default=1, help="tokens of the first chunk (default 1)")
     parser.add_argument("--repeats", type=int, default=1, help="turns of each client; their median counts")
     parser.add_argument("--vllm", type=Path, default=vllm, help="the vllm command")
     parser.add_argument("--tokenizer", type=Path, default=tiny, help="a model's folder, for vllm's prompts")
@@ -101,6 +102,7 @@ def loads(options: argparse.Namespace) -> Iterator[Load]:
                     "rate": options.rate,
                     "first_s": FIRST_S,
                     "chunk": [int(fewest), int(most or fewest)],
+                    "first": options.first,
                 },
             )
 
