@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import yaml
-
-from sparkctl import content
-
 LOOK_S = 0.1
 LIMIT_S = 600
 PROMPT = "Tell a story of a village by the sea, as long as you can."
+FILLER = {"unit": "words", "text": " ".join(f"word{n}" for n in range(20)), "characters_a_token": 4.0}
+"""Every workload has one; no decode cell sends it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,19 +85,20 @@ class Sparkctl:
 
     def argv(self, url: str, load: Load, home: Path) -> list[str]:
         """Write the workload and return the command."""
-        raw = yaml.safe_load(content.prompts("quick").read_text(encoding="utf-8"))
-        kept = {key: raw[key] for key in ("schema", "name", "source", "filler")}
         cell = {"name": "c", "kind": "decode", "concurrency": load.streams, "rounds": 1, "prompts": ["story"]}
         workload = {
-            **kept,
+            "schema": 1,
+            "name": "bench-client",
+            "source": "benchmarks/bench_client.py",
             "limit_s": LIMIT_S,
             "prompts": [{"id": "story", "category": "prose", "text": PROMPT, "max_tokens": load.tokens}],
             "cells": [{**cell, "metrics": {"per_stream": "per_stream", "aggregate": "aggregate"}}],
+            "filler": FILLER,
             "body": {"truth": dict(load.script)},
         }
-        (home / "workload.yml").write_text(yaml.safe_dump(workload), encoding="utf-8")
+        (home / "workload.json").write_text(json.dumps(workload), encoding="utf-8")
         command = [str(Path(sys.executable).with_name("sparkctl")), "bench", "--url", url, "--model", "truth"]
-        files = ["--prompts", str(home / "workload.yml"), "-o", str(home / "bench.json")]
+        files = ["--prompts", str(home / "workload.json"), "-o", str(home / "bench.json")]
         return [*command, *files, "--state", str(home / "state"), "--json"]
 
     def environment(self) -> dict[str, str]:
