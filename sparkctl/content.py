@@ -38,6 +38,13 @@ def prompts(name: str) -> Path:
     return _named(name, "recipes/prompts", "workload")
 
 
+def agents(name: str) -> Path:
+    """Return the file of agents' sessions that `name` means: a path, else `recipes/agents/<name>.yml`."""
+    if name.endswith((".json", ".jsonl")):
+        return Path(name)
+    return _named(name, "recipes/agents", "workload of agents")
+
+
 def image(name: str) -> Path:
     """Return the manifest that `name` means: a path if it looks like one, else `images/<name>/image.yml`."""
     if "/" in name or name.endswith((".yml", ".yaml")):

@@ -9,7 +9,7 @@ import json
 import math
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
@@ -212,6 +212,19 @@ def read_text(path: Path) -> str:
     """Read a text file; its line ends stay as they are."""
     try:
         return path.read_bytes().decode("utf-8")
+    except FileNotFoundError as fault:
+        raise FileFault(f"{path}: there is no such file", hint="check the path") from fault
+    except (OSError, UnicodeDecodeError) as fault:
+        raise FileFault(
+            f"{path}: cannot be read: {fault}", hint="check the path and its permissions"
+        ) from fault
+
+
+def lines(path: Path) -> Iterator[str]:
+    """Read a text file line by line, for those that may be larger than memory; line ends stay as they are."""
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            yield from file
     except FileNotFoundError as fault:
         raise FileFault(f"{path}: there is no such file", hint="check the path") from fault
     except (OSError, UnicodeDecodeError) as fault:

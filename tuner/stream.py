@@ -25,6 +25,8 @@ class Arrival:
 class Reply:
     """What the stream said. Times are 0 where no token came; counts are None where the server gave none.
 
+    `text` is all of it, `content` what belongs into a history: without the thoughts.
+
     `first_tokens` is how many tokens had come with the read that brought the first: more than one where a parser holds tokens
     back, where a step made several, or where events were joined on the way. It is the server's running count where events carry
     one, else the number of events, which is the least that it can be.
@@ -39,6 +41,7 @@ class Reply:
     finish_reason: str
     text: str
     fault: str
+    content: str = ""
 
 
 @dataclass(slots=True)
@@ -49,6 +52,7 @@ class _Notes:
     first_tokens: int = 0
     counted: int = 0
     texts: list[str] = field(default_factory=list)
+    contents: list[str] = field(default_factory=list)
     usage: object = None
     finish_reason: str = ""
     fault: str = ""
@@ -74,6 +78,7 @@ def assemble(arrivals: Iterable[Arrival]) -> Reply:
         finish_reason=notes.finish_reason,
         text=_whole("".join(notes.texts)),
         fault=fault,
+        content=_whole("".join(notes.contents)),
     )
 
 
@@ -105,6 +110,8 @@ def _take(notes: _Notes, at_s: float, payload: str) -> None:
 def _take_choice(notes: _Notes, at_s: float, choice: object, counted: int | None) -> None:
     delta = _at(choice, "delta")
     found = [_at(delta, name) for name in _TEXTS]
+    content = _at(delta, "content")
+    notes.contents += [content] if isinstance(content, str) else []
     texts = [text for text in found if isinstance(text, str) and text]
     reason = _at(choice, "finish_reason")
     if isinstance(reason, str):

@@ -14,6 +14,7 @@ from ledger import record
 from ledger.journal import Journal
 from sparkctl import edge
 from sparkctl.cli import workloads
+from sparkctl.cli.agents import alone, asked, measure
 from sparkctl.cli.hold import hold, holder
 from sparkctl.cli.session import LineOption, RehearsalOption, ScenarioOption, Session, practise, verb
 from sparkctl.console import Column
@@ -49,6 +50,20 @@ def bench(
     form: Annotated[
         Form, typer.Option("--format", help="What -o writes: every request, or the shape of v41bench.")
     ] = "requests",
+    agents: Annotated[
+        str | None,
+        typer.Option("--agents", help="Agents' sessions instead: a workload by name, or a trace."),
+    ] = None,
+    sessions: Annotated[
+        str | None, typer.Option("--sessions", help="Live sessions, level by level; default 1,2,4,8,16,32.")
+    ] = None,
+    idle_cap: Annotated[
+        float | None, typer.Option("--idle-cap", help="No pause of a session is longer; seconds, default 10.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", help="No call begins after so long into a level.")
+    ] = None,
+    take: Annotated[int | None, typer.Option("--take", help="Only the file's first sessions.")] = None,
     rehearsal: RehearsalOption = False,
     scenario: ScenarioOption = None,
 ) -> int:
@@ -56,7 +71,16 @@ def bench(
 
     A bench that cannot be trusted is void: it says why and exits 1.
     """
+    wanted = None
+    if agents is None:
+        alone(sessions=sessions, idle_cap=idle_cap, minutes=minutes, take=take)
+    elif prompts != workloads.DEFAULT or form != "requests":
+        raise UsageFault("--agents goes without --prompts and --format", hint="run one bench after the other")
+    else:
+        wanted = asked(agents, sessions, idle_cap, minutes, take, output)
     practise(session, rehearsal, scenario)
+    if wanted:
+        return measure(session, wanted, *_endpoint(session, line, url, model))
     workload = workloads.read(prompts)
     endpoint, own, boot = _endpoint(session, line, url, model)
     with session.console.work(f"measuring {endpoint.url}"), _watched(own) as look:
