@@ -21,13 +21,15 @@ class Fields:
         self._place = place
         self._faults = faults
         self._left: dict[str, object] = dict(raw) if isinstance(raw, dict) else {}
-        if not isinstance(raw, dict):
+        self.is_object = isinstance(raw, dict)
+        if not self.is_object:
             faults.append(f"{place}: wanted an object, found {_shown(raw)}")
 
     def need(self, key: str, read: Read[T], stand_in: T) -> T:
         """Return the value of a key that must be there."""
         if key not in self._left:
-            self.fault(key, "is missing")
+            if self.is_object:
+                self.fault(key, "is missing")
             return stand_in
         return self.have(key, read, stand_in)
 

@@ -174,8 +174,8 @@ def _calls(
     for number, line in numbered:
         place = f"{source}:{number}"
         raw = decoded(line, place, faults)
-        if raw is not None:
-            found = Fields(raw, place, faults)
+        found = Fields(raw, place, [] if raw is None else faults)
+        if found.is_object:
             yield place, found.need("s", fields.text, ""), _call(found)
 
 
