@@ -132,9 +132,10 @@ class _Loop:
         self._begin_s = self._clock.monotonic_s()
         await asyncio.gather(*(self._lane() for _ in range(self._level.live)))
 
-    def _is_over(self) -> bool:
+    def _is_over(self, at_s: float = 0.0) -> bool:
+        """Whether no call begins any more, now or at a time to come."""
         most_s = self._level.most_s
-        return self._stopped or (most_s is not None and self.now_s() >= most_s)
+        return self._stopped or (most_s is not None and max(at_s, self.now_s()) >= most_s)
 
     async def _lane(self) -> None:
         while self._waiting and not self._is_over():
@@ -170,7 +171,7 @@ class _Loop:
         return made
 
     async def _due(self, tree: _Tree, turn: Turn, due_s: float) -> Exchange | None:
-        if self._is_over():
+        if self._is_over(due_s):
             return None
         question = self._question(tree, turn)
         await self._until(due_s - self._lead_s)
