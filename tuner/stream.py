@@ -41,7 +41,7 @@ class Reply:
     finish_reason: str
     text: str
     fault: str
-    content: str = ""
+    content: str
 
 
 @dataclass(slots=True)

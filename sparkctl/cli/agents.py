@@ -219,7 +219,7 @@ def _plain(level: Level) -> dict[str, Any]:
 
 def _show(session_: Session, line: str | None, wanted: Asked, load: Load, levels: list[Level]) -> int:
     console = session_.console
-    found = [(report.figures(one), report.voids(one)) for one in levels]
+    found = [_judged(one) for one in levels]
     label = " (simulated)" if session_.simulated else ""
     console.table(
         tuple(Column(title=title) for title in (f"{_COLUMNS[0]}{label}", *_COLUMNS[1:])),
@@ -248,6 +248,12 @@ def _show(session_: Session, line: str | None, wanted: Asked, load: Load, levels
         }
     )
     return 0 if sound else 1
+
+
+def _judged(level: Level) -> tuple[Figures, tuple[str, ...]]:
+    """Return a level's figures and why it is void; a void one shows no figure."""
+    voids, figures = report.voids(level), report.figures(level)
+    return report.withheld(figures) if voids else figures, voids
 
 
 def _answer(found: Figures, voids: tuple[str, ...]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ token too. Both as AgentX reports them (SemiAnalysisAI/InferenceX, utils/agentic
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from tuner import counters
@@ -65,7 +65,7 @@ class Figures:
     busy_s: Spread | None
     """Of the same sessions: the time during which at least one call was in flight."""
     sessions_per_min: float | None
-    output_tok_s: float
+    output_tok_s: float | None
     prompt_tokens: int
     cached_tokens: int | None
     completion_tokens: int
@@ -111,12 +111,29 @@ def figures(level: Level) -> Figures:
         session_s=_spread([one.ended_s - one.began_s for one in ended]),
         busy_s=_spread([_busy_s(one, level.exchanges) for one in ended]),
         sessions_per_min=len(ended) * 60 / level.seconds if ended else None,
-        output_tok_s=made / level.seconds if level.seconds else 0.0,
+        output_tok_s=made / level.seconds if level.seconds else None,
         prompt_tokens=sum(one.prompt_tokens or 0 for one in sound),
         cached_tokens=_cached(sound, grown.cached if grown else None),
         completion_tokens=made,
         acceptance=grown.acceptance if grown and level.load.words != "filler" else None,
         positions=_positions(sound),
+    )
+
+
+def withheld(found: Figures) -> Figures:
+    """Return the figures of a void level: what was sent and how it ended, and nothing that could be taken for a measurement."""
+    return replace(
+        found,
+        per_user=None,
+        end_to_end=None,
+        ttft_s=None,
+        session_s=None,
+        busy_s=None,
+        sessions_per_min=None,
+        output_tok_s=None,
+        cached_tokens=None,
+        acceptance=None,
+        positions=(),
     )
 
 

@@ -112,6 +112,13 @@ def test_a_call_of_one_token_has_no_itl() -> None:
     assert found.end_to_end.n == 2
 
 
+def test_a_void_level_keeps_its_counts_alone() -> None:
+    """How many calls were made and failed is told of a void level too; nothing of it looks like a measurement."""
+    found = report.withheld(report.figures(level(call(0, 0.0), call(1, 2.0, fault="HTTP 500: x"))))
+    assert (found.calls, found.failed, found.prompt_tokens) == (2, 1, 100)
+    assert (found.per_user, found.sessions_per_min, found.cached_share, found.output_tok_s) == (None,) * 4
+
+
 QUIET = Counters(prompt=0.0, made=0.0, running=0.0, waiting=0.0)
 
 
