@@ -105,7 +105,7 @@ def test_a_recorded_session_is_replayed_as_filler(practice: Program) -> None:
     [
         (["--sessions", "2"], "--sessions goes with --agents"),
         (["--idle-cap", "2", "--take", "1"], "--idle-cap, --take goes with --agents"),
-        (["--agents", "coding", "--prompts", "tiny"], "--prompts and --agents are two benches"),
+        (["--agents", "coding", "--prompts", "tiny"], "--agents goes without --prompts and --format"),
         (["--agents", "coding", "--sessions", "1,x"], "--sessions 1,x: wanted whole numbers from 1 to 256"),
         (["--agents", "coding", "--sessions", "0"], "wanted whole numbers from 1 to 256"),
         (["--agents", "coding", "--sessions", "2,2"], "a number stands twice"),

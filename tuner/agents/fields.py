@@ -14,6 +14,10 @@ Read = Callable[[object], T]
 """Takes a value as it is or raises ValueError with what was wanted."""
 
 
+_SMALL = tuple(range(1 << 16))
+"""Numbers that lists share: a corpus names the blocks of its prompts some hundred million times, each a small number."""
+
+
 class Fields:
     """The keys of one object, taken one by one."""
 
@@ -105,7 +109,7 @@ def wholes(value: object) -> tuple[int, ...]:
     """Take a list of whole numbers of 0 or more."""
     if not isinstance(value, list) or not all(type(one) is int and one >= 0 for one in value):
         raise ValueError("a list of whole numbers of 0 or more")
-    return tuple(value)
+    return tuple(_SMALL[one] if one < len(_SMALL) else one for one in value)
 
 
 def texts(value: object) -> tuple[str, ...]:

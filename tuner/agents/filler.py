@@ -38,21 +38,19 @@ class Voice:
             raise ValueError(f"{self.characters_a_token} characters a token, wanted a number above 0")
 
 
-def segments(session: Session, block: int, scope: Scope) -> tuple[tuple[Segment, ...], ...]:
-    """Return the prompt of every call of a session as segments: by its block ids, else by what it keeps of an earlier one."""
+def segments(session: Session, i: int, block: int, scope: Scope) -> tuple[Segment, ...]:
+    """Return the prompt of one call as segments: by its block ids, else by what it keeps of an earlier one."""
+    tokens = session.calls[i].prompt_tokens
+    fresh: list[Segment] = []
+    while (base := _base(session, i)) is not None:
+        kept = min(session.calls[i].keep or 0, session.calls[base].prompt_tokens)
+        if tokens > kept:
+            fresh.insert(0, Segment(seed=f"{session.id}/{i}", tokens=tokens - kept))
+        tokens, i = min(tokens, kept), base
     owner = "file" if scope == "file" else session.id
-    found: list[tuple[Segment, ...]] = []
-    for call in session.calls:
-        fresh = f"{session.id}/{call.i}"
-        if call.h:
-            old = tuple(Segment(seed=f"{owner}#{one}", tokens=block) for one in call.h)
-        else:
-            base = _base(session, call.i)
-            old = () if base is None or not call.keep else _cut(found[base], call.keep)
-        old = _cut(old, call.prompt_tokens)
-        rest = call.prompt_tokens - sum(one.tokens for one in old)
-        found.append((*old, Segment(seed=fresh, tokens=rest)) if rest else old)
-    return tuple(found)
+    old = _cut(tuple(Segment(seed=f"{owner}#{one}", tokens=block) for one in session.calls[i].h), tokens)
+    rest = tokens - sum(one.tokens for one in old)
+    return (*old, *([Segment(seed=f"{session.id}/{i}", tokens=rest)] if rest else []), *fresh)
 
 
 def text(parts: tuple[Segment, ...], voice: Voice) -> str:
@@ -64,8 +62,11 @@ def text(parts: tuple[Segment, ...], voice: Voice) -> str:
 
 def _base(session: Session, i: int) -> int | None:
     """Return the call whose prompt this one keeps a part of: its own agent's last, else the last it came after."""
-    own = [call.i for call in session.calls[:i] if call.agent == session.calls[i].agent]
-    return own[-1] if own else (session.calls[i].after[-1] if session.calls[i].after else None)
+    call = session.calls[i]
+    if call.h or not call.keep:
+        return None
+    own = (at for at in reversed(range(i)) if session.calls[at].agent == call.agent)
+    return next(own, call.after[-1] if call.after else None)
 
 
 def _cut(parts: tuple[Segment, ...], tokens: int) -> tuple[Segment, ...]:

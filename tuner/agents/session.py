@@ -13,7 +13,7 @@ from typing import Literal
 
 from tuner.agents import authored, filler, trace
 from tuner.agents.authored import AgentWorkload
-from tuner.agents.filler import Segment, Voice
+from tuner.agents.filler import Voice
 from tuner.agents.trace import Message, Scope, Trace, Why
 from tuner.workload import Plain
 
@@ -42,7 +42,8 @@ ROOM = 1.05
 class Turn:
     """One call to be made: `wait_s` after the last of `after` has ended; 0 is waited where the trace does not tell.
 
-    The prompt is the messages of turn `base` (with its answer behind, when `answers`) and the new ones, or filler.
+    The prompt is the messages of turn `base` (with its answer behind, when `answers`) and the new ones; where there is no text,
+    filler after the recorded session.
     """
 
     i: int
@@ -54,17 +55,17 @@ class Turn:
     messages: tuple[Message, ...] = ()
     base: int | None = None
     answers: bool = False
-    parts: tuple[Segment, ...] = ()
     prompt_tokens: int | None = None
     """What the trace says; None where only the server can count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """The turns of one session, in order."""
+    """The turns of one session, in order; `recorded` is what filler follows, where there is no text."""
 
     id: str
     turns: tuple[Turn, ...]
+    recorded: trace.Session | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,9 @@ class Load:
     sessions: tuple[Session, ...]
     body: Mapping[str, Plain]
     limit_s: float
+    block: int = 1
     scope: Scope = "session"
+    """Tokens of a block of a trace, and where equal block ids mean equal text."""
     shares_system: bool = False
     unwaited: int = 0
     left_out: int = 0
@@ -116,6 +119,7 @@ def of_trace(found: Trace, name: str) -> Load:
         sessions=tuple(_traced(one, found) for one in found.sessions),
         body={} if words == "recorded" else {"ignore_eos": True},
         limit_s=TRACE_LIMIT_S,
+        block=found.header.block,
         scope=found.header.hash_scope,
         unwaited=sum(call.wait is None for one in found.sessions for call in one.calls if call.after),
     )
@@ -154,9 +158,10 @@ def prompt(
     copy: Copy, i: int, load: Load, answers: Mapping[int, str], voice: Voice | None
 ) -> tuple[Message, ...]:
     """Return the messages of one call; `answers` are the model's own, by turn."""
-    turn = copy.session.turns[i]
-    if voice and turn.parts:
-        return ({"role": "user", "content": f"{copy.head} {filler.text(turn.parts, voice)}"},)
+    recorded = copy.session.recorded
+    if voice and recorded:
+        parts = filler.segments(recorded, i, load.block, load.scope)
+        return ({"role": "user", "content": f"{copy.head} {filler.text(parts, voice)}"},)
     found: list[Message] = []
     for one in _history(copy.session, i):
         if one.answers and one.base is not None:
@@ -208,7 +213,6 @@ def _authored(one: authored.AuthoredSession, system: str) -> Session:
 
 
 def _traced(one: trace.Session, found: Trace) -> Session:
-    made = () if found.has_text else filler.segments(one, found.header.block, found.header.hash_scope)
     return Session(
         id=one.id,
         turns=tuple(
@@ -221,11 +225,11 @@ def _traced(one: trace.Session, found: Trace) -> Session:
                 max_tokens=max(call.completion_tokens, 1),
                 messages=call.msgs or (),
                 base=call.after[-1] if call.msgs and call.after else None,
-                parts=made[call.i] if made else (),
                 prompt_tokens=call.prompt_tokens,
             )
             for call in one.calls
         ),
+        recorded=None if found.has_text else one,
     )
 
 

@@ -64,5 +64,6 @@ def _whole(lines: Iterator[str], source: str, take: int | None) -> Trace:
     faults: list[str] = []
     raw = decoded("\n".join(lines), source, faults)
     refuse(faults)
-    found = raw if isinstance(raw, list) else [raw]
-    return weka.read([(f"{source}[{n}]", one) for n, one in enumerate(found[:take])], source=source)
+    if not isinstance(raw, list):
+        return weka.read([(source, raw)], source=source)
+    return weka.read([(f"{source}: $[{n}]", one) for n, one in enumerate(raw[:take])], source=source)

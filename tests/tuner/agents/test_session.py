@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkctl import content, edge
-from tuner.agents import filler, session, source
+from tuner.agents import filler, session, source, trace
 from tuner.agents.authored import AgentWorkload
 from tuner.agents.filler import Voice
 from tuner.agents.session import Load, Session, Turn
-from tuner.agents.trace import Trace
+from tuner.agents.trace import Call, Trace
 
 DATA = Path(__file__).parent / "data"
 VOICE = Voice(words=tuple(f"w{n}" for n in range(150)), characters_a_token=4.0)
@@ -105,8 +105,8 @@ def test_equal_blocks_are_equal_text_and_lengths_come_near() -> None:
 
 def test_kept_tokens_are_those_of_the_agents_last_prompt() -> None:
     """`keep` cuts the earlier prompt; what it counts beyond that prompt (the answer) is new."""
-    parts = filler.segments(_trace("example.agent.jsonl").sessions[0], 64, "session")
-    texts = [filler.text(one, VOICE) for one in parts]
+    recorded = _trace("example.agent.jsonl").sessions[0]
+    texts = [filler.text(filler.segments(recorded, i, 64, "session"), VOICE) for i in range(4)]
     assert [len(one) // 4 for one in texts] == [8192, 8704, 5120, 9800]
     assert texts[1].startswith(texts[0])
     assert texts[3].startswith(texts[1])
@@ -136,6 +136,25 @@ def test_sessions_that_do_not_fit_are_left_out() -> None:
     assert session.fitting(planned, 20_000).left_out == 0
     none = session.fitting(planned, 9_000)
     assert (none.sessions, none.left_out) == ((), 1)
+
+
+@given(st.data())
+def test_a_prompt_has_its_tokens_and_keeps_what_it_keeps(data: st.DataObject) -> None:
+    """Whatever is kept or named by blocks: a prompt is as long as recorded, and begins as the one that it keeps a part of."""
+    calls: list[Call] = []
+    for i in range(data.draw(st.integers(1, 6))):
+        size = data.draw(st.integers(1, 400))
+        keep = data.draw(st.none() | st.integers(0, size)) if i else None
+        blocks = () if keep else tuple(data.draw(st.lists(st.integers(0, 3), max_size=5)))
+        after = (i - 1,) if i else ()
+        calls.append(Call(i=i, after=after, prompt_tokens=size, completion_tokens=1, keep=keep, h=blocks))
+    recorded = trace.Session(id="a", calls=tuple(calls))
+    texts = [filler.text(filler.segments(recorded, i, 64, "session"), VOICE) for i in range(len(calls))]
+    for call, text in zip(calls, texts, strict=True):
+        assert len(text) == call.prompt_tokens * 4
+        if call.keep:
+            shared = min(call.keep, calls[call.i - 1].prompt_tokens) * 4
+            assert text[:shared] == texts[call.i - 1][:shared]
 
 
 @given(st.data())
