@@ -54,12 +54,18 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.cluster
-def test_sessions_of_agents_on_a_practice_line(practice: Program, short: Path, tmp_path: Path) -> None:
-    """Levels of 1, 2 and 4 sessions give figures, the cached share grows from turn to turn, and each level is a row."""
+@pytest.fixture(scope="module")
+def serving(practice: Program) -> Program:
+    """A healthy practice line that serves."""
     assert practice("boot", "--rehearsal", "--scenario", "healthy").code == 0
+    return practice
+
+
+@pytest.mark.cluster
+def test_sessions_of_agents_on_a_practice_line(serving: Program, short: Path, tmp_path: Path) -> None:
+    """Levels of 1, 2 and 4 sessions give figures, the cached share grows from turn to turn, and each level is a row."""
     out = tmp_path / "out.json"
-    ended = practice(
+    ended = serving(
         *("bench", "--rehearsal", "--agents", str(short), "--sessions", "1,2,4", "-o", str(out), "--json")
     )
     assert ended.code == 0, ended.out + ended.err
@@ -79,7 +85,7 @@ def test_sessions_of_agents_on_a_practice_line(practice: Program, short: Path, t
     speed = [level["per_user"]["mean"] for level in document["levels"]]
     assert rate[0] < rate[1] < rate[2]
     assert speed[0] > speed[2] > 20
-    kept = [row.body for row in Journal(practice.state / "ledger.jsonl").read().rows if row.kind == "bench"]
+    kept = [row.body for row in Journal(serving.state / "ledger.jsonl").read().rows if row.kind == "bench"]
     names = [cast("Any", body)["metrics"][0]["name"] for body in kept]
     assert names == [f"agents_s{live}_per_user_tok_s" for live in (1, 2, 4)]
     written = json.loads(out.read_text())["levels"]
@@ -87,10 +93,10 @@ def test_sessions_of_agents_on_a_practice_line(practice: Program, short: Path, t
 
 
 @pytest.mark.cluster
-def test_a_recorded_session_is_replayed_as_filler(practice: Program) -> None:
+def test_a_recorded_session_is_replayed_as_filler(serving: Program) -> None:
     """Forced lengths and shared blocks work on the line, and the answer says that the text means nothing."""
     path = str(DATA / "weka-subagents.json")
-    ended = practice("bench", "--rehearsal", "--agents", path, "--sessions", "2", "--idle-cap", "1", "--json")
+    ended = serving("bench", "--rehearsal", "--agents", path, "--sessions", "2", "--idle-cap", "1", "--json")
     assert ended.code == 0, ended.out + ended.err
     assert ended.document["words"] == "filler"
     assert "acceptance and Engram lookups mean nothing" in ended.document["meaning"]
