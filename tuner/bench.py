@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from launcher.vitals import Vitals
 from sparkctl.clock import Clock
 from sparkctl.errors import Unclear
-from tuner import client, counters, orders, rates, warming
+from tuner import client, counters, orders, rates, warming, witness
 from tuner.bracket import Bracket
 from tuner.client import Connection, Endpoint, Heard, Question
-from tuner.counters import Counters
 from tuner.orders import Order
 from tuner.request import Bench, Request
 from tuner.stream import assemble
@@ -26,9 +25,6 @@ __all__ = ["Bench", "Endpoint", "Request", "run"]
 
 Look = Callable[[], tuple[Vitals, ...]]
 """Reads how the nodes stand; takes as long as it takes, and is called while the sentinel decodes."""
-
-_LOOKS, _LOOK_S = 20, 0.1
-"""Looks at the server's counters after the last token, and the pause between them, in our own seconds."""
 
 
 def run(  # noqa: PLR0913 - two are named
@@ -73,7 +69,7 @@ async def _run(  # noqa: PLR0913, PLR0917 - as run
                 f"{endpoint.url}: no answer: {fault}; wanted a served endpoint",
                 hint="check the address, and whether the line is up: sparkctl status",
             )
-        before, started, begin_s = await _counters(connections[0]), clock.today(), clock.monotonic_s()
+        before, started, begin_s = await witness.now(connections[0]), clock.today(), clock.monotonic_s()
         course = _Course(
             connections=connections,
             workload=workload,
@@ -92,7 +88,7 @@ async def _run(  # noqa: PLR0913, PLR0917 - as run
             client_cpu_share=course.cpu_s / course.wall_s if course.wall_s else 0.0,
             requests=tuple(course.requests),
             before=before,
-            after=await _settled(connections[0]) if before else None,
+            after=await witness.settled(connections[0]) if before else None,
             brackets=tuple(course.brackets),
         )
 
@@ -150,9 +146,9 @@ class _Course:
         if not self._is_sound():
             return
         asked = orders.sentinel(self.workload, number, self.run_tag)
-        before = await _settled(self.connections[0])
+        before = await witness.settled(self.connections[0])
         nodes, sent = await asyncio.gather(asyncio.to_thread(look), self._round(asked, SENTINEL))
-        after = await _settled(self.connections[0]) if before and asked else before
+        after = await witness.settled(self.connections[0]) if before and asked else before
         grown = counters.growth(before, after) if before and after else None
         self.brackets.append(
             Bracket(
@@ -202,24 +198,6 @@ def _question(order: Order, workload: Workload) -> Question:
         max_tokens=order.max_tokens,
         body=workload.body,
     )
-
-
-async def _counters(connection: Connection) -> Counters | None:
-    """Return the server's own counters; None from one that shows none."""
-    page = await connection.page("/metrics")
-    found = None if page is None else counters.read(page)
-    return found if found and found.made is not None else None
-
-
-async def _settled(connection: Connection) -> Counters | None:
-    """Return the counters once no request runs: an engine counts the last step a moment after it has sent its tokens."""
-    found = await _counters(connection)
-    for _ in range(_LOOKS):
-        await asyncio.sleep(_LOOK_S)
-        last, found = found, await _counters(connection)
-        if found is None or (found == last and not found.in_flight):
-            break
-    return found
 
 
 def _request(order: Order, heard: Heard, begin_s: float) -> Request:
