@@ -45,6 +45,26 @@ def agents(name: str) -> Path:
     return _named(name, "recipes/agents", "workload of agents")
 
 
+def hardware(name: str) -> Path:
+    """Return the file of a GPU that `name` means: a path, else `recipes/hardware/<name>.yml`."""
+    return _named(name, "recipes/hardware", "hardware")
+
+
+def model(name: str) -> Path:
+    """Return the file of a model that `name` means: a path, else `recipes/models/<name>.yml`."""
+    return _named(name, "recipes/models", "model")
+
+
+def models() -> tuple[str, ...]:
+    """Return the names of the models that ship."""
+    return tuple(sorted(found.stem for found in (root() / "recipes" / "models").glob("*.yml")))
+
+
+def tensors(name: str) -> Path:
+    """Return the inventory of tensors that `name` means: a path, else `recipes/models/tensors/<name>.yml`."""
+    return _named(name, "recipes/models/tensors", "inventory")
+
+
 def image(name: str) -> Path:
     """Return the manifest that `name` means: a path if it looks like one, else `images/<name>/image.yml`."""
     if "/" in name or name.endswith((".yml", ".yaml")):

@@ -44,6 +44,9 @@ VERBS: tuple[Verb, ...] = (
     Verb(name="bench", module="bench", about="Measure what a line or an endpoint serves now."),
     Verb(name="audit", module="audit", about="Judge bench results: are these numbers real?"),
     Verb(name="tune", module="tune", about="Climb a ladder of levers with bounded error."),
+    Verb(
+        name="predict", module="predict", about="What fits and how fast it can be, before a boot.", group=True
+    ),
     Verb(name="ledger", module="ledger", about="Read, verify and extend the ledger.", group=True),
     Verb(name="recipes", module="recipes", about="List, show, check and import recipes.", group=True),
     Verb(name="images", module="images", about="Build, spread and show the serving image.", group=True),

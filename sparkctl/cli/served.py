@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bootcheck import floors as floors_module
-from bootcheck import gates
 from bootcheck.floors import Floors
 from launcher import inherit
 from launcher.command import placeholder_faults
@@ -79,6 +78,8 @@ def accepted(line: Line, given: list[str] | None) -> frozenset[str]:
         UsageFault: there is no such gate.
 
     """
+    from bootcheck import gates  # noqa: PLC0415  # a tenth of a second that a look at a recipe need not pay
+
     known = [gate.name for gate in gates.GATES]
     for names, where in (
         (line.accepted, f"{line.source}: accept of line {line.name}"),

@@ -1,4 +1,4 @@
-"""Capacity: the KV cache that every rank can hold, from what the ranks of one boot offered. Pure.
+"""Offer: the KV cache that every rank can hold, from what the ranks of one boot offered. Pure.
 
 Ranks offer unlike amounts where weights are cut unevenly (EXL3 experts at TP4: 68.9 GiB on two ranks, 56.6 on the others; bot-lab-21/
 DeepSeek-V4.1-Flash-EXL3-DGX-Spark, reported), and whether the engine sizes by the first or the least is disputed. A pin ends that.
