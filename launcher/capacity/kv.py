@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from launcher.capacity.config import Hybrid
 from launcher.capacity.groups import Group
 
 
@@ -105,6 +106,15 @@ def needed(groups: Sequence[Group], demand: Demand) -> int:
     """Return the bytes of the smallest pool that holds one full-length request."""
     found = pool(0, groups, demand)
     return found.request_blocks * found.block_bytes
+
+
+def card_bytes(attention: Hybrid, latent: int = 512, index: int = 128) -> float:
+    """Return the bytes a token that the model's card counts: every source's states in FP4 with their scales, no page and no window.
+
+    A latent has a scale byte for 16 elements, an index key for 32. Engines lay out more: see `caches`.
+    """
+    state = latent / 2 + latent / 16 + index / 2 + index / 32
+    return sum(state / ratio for ratio in attention.sources.values())
 
 
 def _share(group: Group, count: int, demand: Demand) -> Share:

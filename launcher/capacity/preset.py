@@ -80,13 +80,24 @@ class LayerBits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """One reported decode step of a single session on a GPU: milliseconds, drafted tokens, tokens accepted, and whose."""
+
+    hardware: str
+    step_ms: float
+    drafted: int
+    accepted: float
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
     """What boots of this model reported beyond weights and cache, in GiB, and how that was derived."""
 
     graphs_gib: Span
     rest_gib: Span
-    static_ms: float | None = None
     origin: str
+    pace: Pace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

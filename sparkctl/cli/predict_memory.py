@@ -66,7 +66,9 @@ def told(span: Span) -> str:
     """Return a span as text: one figure, or two where they differ."""
     low, high = f"{span.low:.1f}", f"{span.high:.1f}"
     small = f"{span.high:.2f}" if span.high < 0.95 else high
-    return small if low == high else f"{low}-{high}"
+    if low == high:
+        return small
+    return f"{low} to {high}" if span.low < 0 else f"{low}-{high}"
 
 
 def answer(found: Table) -> dict[str, Any]:
@@ -98,7 +100,7 @@ def answer(found: Table) -> dict[str, Any]:
 def _said(found: Table) -> list[str]:
     rank, setup, cache = found.binding, found.setup, found.lines[found.cache].gib[found.binding]
     by_rank = dict.fromkeys(f"{size:.1f}" for size in weights_gib(memory_table.weights_of(found)))
-    left = f"{told(found.left(rank))} GiB left, the guard stops at {setup.guard_gib:g}"
+    left = f"{told(found.left(rank))} left, the guard stops at {setup.guard_gib:g}"
     said = [
         f"weights {' and '.join(by_rank)} GiB; rank {rank} binds: {left}",
         {
@@ -109,17 +111,13 @@ def _said(found: Table) -> list[str]:
     ]
     if found.safe_pin_gib > 0:
         said.append(
-            f"largest safe cache pin: {found.safe_pin_gib:g} GiB on every rank (--set memory.kv_cache_gib={found.safe_pin_gib:g})"
+            f"largest safe cache pin: --set memory.kv_cache_gib={found.safe_pin_gib:g}, on every rank"
         )
     else:
-        said.append(
-            f"no cache is safe: the rest of rank {rank} is too large already; cut over more ranks, or fewer bits"
-        )
+        said.append(f"no cache is safe: rank {rank} is too full without; take more ranks or fewer bits")
     said.append(
         f"largest safe utilisation: {found.safe_utilisation:.2f}; the recipe sets {setup.utilisation:g}"
     )
     if not cache.high:
-        said.append(
-            f"at utilisation {setup.utilisation:g} nothing is left for the cache: vLLM will refuse to start"
-        )
+        said.append(f"utilisation {setup.utilisation:g} leaves nothing for the cache: vLLM will not start")
     return said

@@ -32,9 +32,13 @@ def recipe(session: Session, name: str | None, pairs: list[str] | None) -> Recip
         UsageFault: no recipe was named, here or there.
 
     """
-    name = name or session.line(None).recipe
+    if name is None and session.inventory_path.exists():
+        name = session.line(None).recipe
     if name is None:
-        raise UsageFault("no recipe was named", hint="name one with --recipe; sparkctl recipes list has them")
+        raise UsageFault(
+            "no recipe was named, and no line of an inventory names one",
+            hint="name one with --recipe; sparkctl recipes list has them",
+        )
     found, engine = read_recipe(name)
     return overlay(found, settings(pairs), engine)
 
