@@ -21,7 +21,8 @@ class Needs:
 
     `mounts` maps each bind source on the node to `path[:ro]` inside; `model_folder` is the model on the node, empty when
     no mount holds it. `environments` and `arguments` are what each rank will get, by node. `fabric_options` are the
-    docker options that give a container the RDMA devices.
+    docker options that give a container the RDMA devices. `memory_gib` is the least that the rank of a node is predicted to
+    hold, by node; empty where nothing is predicted.
     """
 
     image: str
@@ -33,6 +34,7 @@ class Needs:
     fabric_options: tuple[str, ...] = ()
     shared_gib: int = 0
     files: Mapping[str, ModelFile] = field(default_factory=dict)
+    memory_gib: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def written(self) -> tuple[str, ...]:

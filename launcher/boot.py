@@ -16,6 +16,7 @@ from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene, is_serving
 from launcher import applying, capacity, launch, tails
+from launcher.capacity.memory import Table
 from launcher.command import RankCommand
 from launcher.guard import Guard
 from launcher.needs import needs
@@ -29,15 +30,20 @@ from sparkctl.errors import Interrupted, SparkctlError, Unclear
 from sparkctl.line import Line
 
 
-def context(
-    line: Line, recipe: Recipe, floors: Floors, at: str, left_out: frozenset[str] = frozenset()
+def context(  # noqa: PLR0913, PLR0917 - what a look rests on
+    line: Line,
+    recipe: Recipe,
+    floors: Floors,
+    at: str,
+    left_out: frozenset[str] = frozenset(),
+    memory: Table | None = None,
 ) -> Context:
     """Return what a look at the nodes rests on; probes that cost minutes are left out unless asked for."""
     return Context(
         at=at,
         version=__version__,
         line=line,
-        needs=needs(recipe, line),
+        needs=needs(recipe, line, memory),
         floors=floors,
         left_out=tuple(sorted(left_out)),
     )
@@ -130,7 +136,7 @@ class _Ritual:
 
     def _context(self, left_out: frozenset[str]) -> Context:
         plan = self.plan
-        return context(plan.line, plan.recipe, plan.floors, self.clock.today(), left_out)
+        return context(plan.line, plan.recipe, plan.floors, self.clock.today(), left_out, plan.memory)
 
     def _judge(self, stage: Stage, bundle: Bundle, *, settled: bool) -> Boot | None:
         seen = scene(bundle)

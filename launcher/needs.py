@@ -1,13 +1,14 @@
 """Needs: what a recipe asks of the nodes of a line, in the terms of the probes and gates. Pure."""
 
 from bootcheck.needs import Needs
+from launcher.capacity.memory import Table
 from launcher.command import engine_argv, environment
 from launcher.recipe import Recipe
 from sparkctl.line import Line
 
 
-def needs(recipe: Recipe, line: Line) -> Needs:
-    """Return what every node must offer before a rank of this recipe may start there."""
+def needs(recipe: Recipe, line: Line, memory: Table | None = None) -> Needs:
+    """Return what every node must offer before a rank of this recipe may start there; `memory` is what its ranks will hold."""
     container = recipe.container
     options = [
         *(("--device", name) for name in container.devices),
@@ -23,6 +24,9 @@ def needs(recipe: Recipe, line: Line) -> Needs:
         arguments={node.name: engine_argv(recipe, line, node) for node in line.nodes},
         fabric_options=tuple(part for option in options for part in option),
         shared_gib=recipe.memory.shared_gib,
+        memory_gib={node.name: memory.needed_gib(node.rank % memory.ranks) for node in line.nodes}
+        if memory
+        else {},
     )
 
 

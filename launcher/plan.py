@@ -7,6 +7,7 @@ from typing import Literal
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from launcher.capacity import Pin
+from launcher.capacity.memory import Table
 from launcher.command import RankCommand, launch_order, rank_commands
 from launcher.evidence import Values
 from launcher.recipe import Recipe
@@ -59,6 +60,9 @@ class Plan:
     """Texts to look for in the ranks' logs: what proves that a lever took effect."""
     apply: bool = False
     """Whether to raise running MTUs and set the line's kernel settings; never without being asked."""
+
+    memory: Table | None = None
+    """What every rank is predicted to hold; None for a model that nothing is known of."""
 
     def commands(self) -> tuple[RankCommand, ...]:
         """Every rank's command."""

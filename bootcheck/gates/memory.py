@@ -23,6 +23,9 @@ _CMA_SLACK = 64 * 1024**2
 def _judge_available(memory: Memory, view: View) -> Seen:
     share = view.floors.utilisation.value
     wanted = share * memory.total
+    held = view.needs.memory_gib.get(view.node.name, 0.0) * GIB
+    if wanted <= memory.available < held:
+        return _too_little(memory, view, held)
     lower = f"set memory.utilisation to {_ceiling_of_line(view.scene):.2f} or less, which every node of the line passes now"
     if memory.available < view.floors.memory_free_gib.value * GIB:
         lower += " (gate memory-free then asks for a lower memory.free_floor_gib too)"
@@ -34,6 +37,18 @@ def _judge_available(memory: Memory, view: View) -> Seen:
         hint=_SERVING
         if view.is_serving
         else f"stop what holds memory on this node{residents(view)}, or {lower}",
+    )
+
+
+def _too_little(memory: Memory, view: View, held: float) -> Seen:
+    """Say that vLLM would start and then run out: what the rank is predicted to hold is more than there is."""
+    return Seen(
+        verdict="fail",
+        measured=f"{gib(memory.available)} MemAvailable of {gib(memory.total)}",
+        wanted=f"at least {gib(held)}, the least that this rank is predicted to hold (sparkctl predict memory)",
+        hint=_SERVING
+        if view.is_serving
+        else f"stop what holds memory on this node{residents(view)}, or make the rank smaller: a smaller memory.kv_cache_gib",
     )
 
 

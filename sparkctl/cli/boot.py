@@ -9,7 +9,7 @@ import typer
 from launcher.capacity import MARGIN_GIB
 from launcher.plan import Boot, Plan
 from sparkctl import ansible, edge
-from sparkctl.cli import kept, served
+from sparkctl.cli import kept, memory_table, served
 from sparkctl.cli.boot_plan import show_plan
 from sparkctl.cli.check import show_findings
 from sparkctl.cli.hold import hold
@@ -70,6 +70,7 @@ def boot(
         floors=chosen.floors,
         apply=apply,
         accepted=served.accepted(chosen.line, accept),
+        memory=memory_table.foreseen(chosen.recipe, chosen.floors),
     )
     if plan:
         return show_plan(session, ready)

@@ -10,6 +10,7 @@ from launcher import boot as ritual
 from launcher.needs import needs
 from launcher.plan import STAGES, Plan, Stage
 from sparkctl import edge
+from sparkctl.cli import predict_memory
 from sparkctl.cli.session import Session
 
 SETTLE = "sync; echo 3 > /proc/sys/vm/drop_caches; echo 1 > /proc/sys/vm/compact_memory"
@@ -29,6 +30,7 @@ def show_plan(session: Session, plan: Plan) -> int:
         console.show(f"{stage}: {about}")
         for text in does:
             console.show(f"  {text}")
+    _show_memory(session, plan)
     console.answer(
         {
             "line": line.name,
@@ -39,15 +41,27 @@ def show_plan(session: Session, plan: Plan) -> int:
                 {"node": one.node, "rank": one.rank, "argv": list(redact.argv(one.argv))}
                 for one in plan.launched()
             ],
+            "memory": predict_memory.answer(plan.memory) if plan.memory else None,
             "simulated": session.simulated,
         }
     )
     return 0
 
 
+def _show_memory(session: Session, plan: Plan) -> None:
+    """Print what every rank is predicted to hold, before a boot costs ten minutes to find out."""
+    if plan.memory is None:
+        session.console.show("memory: not predicted; sparkctl predict memory says why")
+        return
+    session.console.show("memory: what every rank will hold, predicted")
+    predict_memory.show(session.console, plan.memory)
+
+
 def _probes(session: Session, plan: Plan) -> dict[str, list[list[str]]]:
     """Return the commands that the check runs on each node."""
-    known = ritual.context(plan.line, plan.recipe, plan.floors, session.clock.today(), probes.requested())
+    known = ritual.context(
+        plan.line, plan.recipe, plan.floors, session.clock.today(), probes.requested(), plan.memory
+    )
     return {
         node: [list(redact.argv(cast("list[str]", row["argv"]))) for row in rows]
         for node, rows in collect.tables(known).items()

@@ -14,7 +14,7 @@ from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene
 from launcher import boot as ritual
 from sparkctl import ansible, edge
-from sparkctl.cli import served
+from sparkctl.cli import memory_table, served
 from sparkctl.cli.hold import hold
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import (
@@ -88,7 +88,12 @@ def look(session: Session, chosen: Served, *, quick: bool, hash_model: bool = Fa
                 quick = True
         left_out = on_request | (probes.loading() - probes.requested() if quick else frozenset())
         context = ritual.context(
-            line, chosen.recipe, chosen.floors, session.clock.today(), frozenset(left_out)
+            line,
+            chosen.recipe,
+            chosen.floors,
+            session.clock.today(),
+            frozenset(left_out),
+            memory_table.foreseen(chosen.recipe, chosen.floors),
         )
         with console.work(f"probing {len(line.nodes)} nodes of line {line.name}"):
             return collect.collect(context, lambda answer: console.progress(ansible.describe(answer)))

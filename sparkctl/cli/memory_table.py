@@ -12,11 +12,18 @@ from launcher.capacity.weights import Share
 from launcher.recipe import Recipe
 from sparkctl import content
 from sparkctl.cli import presets, weight_headers
+from sparkctl.errors import Refused, Unclear, UsageFault
 from sparkctl.units import GIB
 
 
 def table(
-    recipe: Recipe, attention: Attention, model: Model | None, hardware: Hardware, files: Path | None = None
+    recipe: Recipe,
+    attention: Attention,
+    model: Model | None,
+    hardware: Hardware,
+    *,
+    files: Path | None = None,
+    guard_gib: float = Floors().guard_available_gib.value,
 ) -> Table:
     """Return what each rank of a recipe will hold; with `files` the weights are those of that folder's headers."""
     inventory = presets.inventory(model) if model and files is None else None
@@ -30,23 +37,30 @@ def table(
         sum(one.bytes for one in added if one.split),
         sum(one.bytes for one in added if not one.split),
     )
-    guard = Floors().guard_available_gib.value
     return memory.table(
         hardware,
         model.reported if model else None,
         lines,
         totals.tables / GIB,
-        asked.setup(recipe, attention, guard),
+        asked.setup(recipe, attention, guard_gib),
     )
 
 
-def of_line(recipe: Recipe, hardware: Hardware) -> Table | None:
-    """Return the table of a recipe whose model ships as a preset with its tensors; None for any other."""
+def foreseen(recipe: Recipe, floors: Floors) -> Table | None:
+    """Return the table of a recipe on GB10s before a boot; None where its model or its layout is not one that is known.
+
+    A boot must not fail since arithmetic could not follow its recipe, so what is not modelled is no error here.
+    """
     model = presets.served(recipe)
     if model is None or model.tensors is None:
         return None
     attention = config.attention(model.config, str(content.model(model.name)))
-    return table(recipe, attention, model, hardware)
+    try:
+        return table(
+            recipe, attention, model, presets.hardware("gb10"), guard_gib=floors.guard_available_gib.value
+        )
+    except (Refused, Unclear, UsageFault):
+        return None
 
 
 def weights_of(found: Table) -> Sequence[Line]:

@@ -30,7 +30,7 @@ def memory(
     asking = presets.recipe(session, recipe, set_)
     attention = presets.attention(asking, model, config)
     known = presets.served(asking) if model is None and weights else presets.of_recipe(asking, model)
-    found = memory_table.table(asking, attention, known, presets.hardware(hardware), weights)
+    found = memory_table.table(asking, attention, known, presets.hardware(hardware), files=weights)
     session.console.show(f"{asking.name}: memory of each rank, predicted for {hardware}")
     show(session.console, found)
     session.console.answer({"recipe": asking.name, **answer(found)})

@@ -116,3 +116,20 @@ def test_any_earlyoom_is_read_or_not(options: str, flag: str) -> None:
     memory = Memory(total=100 * GIB, free=90 * GIB, available=90 * GIB, cached=0)
     found = earlyoom(f"earlyoom {flag}{options}", memory)
     assert found is None or found.available >= 0
+
+
+def test_a_rank_larger_than_its_node_is_refused_although_vllm_would_start(scene: MakeScene) -> None:
+    """Where vLLM's own check passes and the rank is predicted to need more than there is, only that rank's node fails."""
+    made = scene({}, needs={"memory_gib": {"spark-a1": 90.0, "spark-a2": 118.0}})
+    too_large = _found(made, "memory-available", "spark-a2")
+    assert (_found(made, "memory-available").verdict, too_large.verdict) == ("pass", "fail")
+    assert too_large.wanted == (
+        "at least 118.0 GiB, the least that this rank is predicted to hold (sparkctl predict memory)"
+    )
+    assert "a smaller memory.kv_cache_gib" in too_large.hint
+
+
+def test_a_node_that_fails_vllms_check_is_told_of_that_first(scene: MakeScene) -> None:
+    """The utilisation that would pass is the more useful word."""
+    found = _found(scene(_short(), needs={"memory_gib": {"spark-a1": 118.0}}), "memory-available")
+    assert "set memory.utilisation" in found.hint

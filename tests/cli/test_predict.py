@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from sparkctl import cli
+from bootcheck.floors import Floors
+from launcher.needs import needs
+from sparkctl import cli, inventory
+from sparkctl.cli import memory_table
+from sparkctl.cli.served import read_recipe
 
 from ..program import Ended
 
@@ -239,3 +243,48 @@ def test_half_depth_reads_half(predict: Called) -> None:
         whole["steps"]["stream"][0]["bytes"][1] / 2
     )
     assert half["static_ms"] == whole["static_ms"]
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Called:
+    """`boot --plan` on the example inventory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPARKCTL_INVENTORY", raising=False)
+    example = Path(__file__).parents[2] / "inventory.example.yml"
+    (tmp_path / "inventory.yml").write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
+
+    def call(*arguments: str) -> Ended:
+        code = cli.run(["boot", "--plan", *arguments])
+        said = capsys.readouterr()
+        return Ended(code, said.out, said.err)
+
+    return call
+
+
+def test_a_plan_shows_what_every_rank_will_hold(plan: Called) -> None:
+    """The memory table stands below the steps, and in the document."""
+    shown = plan()
+    assert shown.code == 0, shown.err
+    assert "memory: what every rank will hold, predicted" in shown.out
+    assert "rank 1 binds" in shown.out
+    memory = plan("--json").document["memory"]
+    assert (memory["binding_rank"], memory["fits"]) == (1, "yes")
+
+
+def test_a_boot_is_planned_whatever_the_arithmetic_cannot_follow(plan: Called) -> None:
+    """A length in words that vLLM reads and these models do not: no prediction, and no fault."""
+    shown = plan("--set", "args.max-model-len=300k")
+    assert shown.code == 0, shown.err
+    assert "memory: not predicted" in shown.out
+    assert plan("--set", "args.max-model-len=300k", "--json").document["memory"] is None
+
+
+def test_the_gate_asks_each_node_for_what_its_rank_will_hold(plan: Called) -> None:
+    """What a plan predicts is what the memory gate demands of each node: more of those with the wide ranks."""
+    recipe, _ = read_recipe("v41-flash-exl3-tp4")
+    assert plan().code == 0
+    line = inventory.read(Path("inventory.yml")).line("A")
+    memory = memory_table.foreseen(recipe, Floors())
+    asked = needs(recipe, line, memory).memory_gib
+    assert [round(asked[node.name]) for node in line.nodes] == [77, 90, 90, 77]
+    assert needs(recipe, line).memory_gib == {}

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from launcher.capacity import weights
+from launcher.capacity import config, weights
 from launcher.capacity.memory import Table, weights_gib
 from launcher.capacity.preset import Hardware, Inventory, Model
 from launcher.capacity.weights import Tensors, Totals
 from launcher.overlay import overlay
 from sparkctl import content, edge
-from sparkctl.cli import memory_table
+from sparkctl.cli import memory_table, presets
 from sparkctl.cli.served import read_recipe
 from sparkctl.errors import FileFault, Refused
 from sparkctl.units import GIB
@@ -29,9 +29,9 @@ def table(name: str, **settings: Any) -> Table:
     """The memory table of a recipe that ships, with some keys changed."""
     recipe, engine = read_recipe(name)
     changed = overlay(recipe, {key.replace("__", "."): value for key, value in settings.items()}, engine)
-    found = memory_table.of_line(changed, GB10)
-    assert found is not None
-    return found
+    model = presets.of_recipe(changed, None)
+    attention = config.attention(model.config, name)
+    return memory_table.table(changed, attention, model, GB10)
 
 
 def line(found: Table, name: str) -> tuple[tuple[float, float], ...]:
