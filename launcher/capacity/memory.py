@@ -13,8 +13,9 @@ from launcher.capacity.weights import Share, Totals
 from sparkctl.units import GIB
 
 WORKSPACE_ROWS = 40
-"""Rows of the indexer's workspace, each as long as the longest request: at 1,048,576 tokens and 132 bytes that is the 5.2 GiB that
-tonyd2wild reported, and 34 rows fewer the 4.38 GiB that the `nest` image saved; vLLM's own bound for prefill is the same 40."""
+"""Rows of the indexer's workspace, each as long as the longest request and 132 bytes a token: vllm/v1/attention/backends/mla/indexer.py
+of 0.33.0. At 1,048,576 tokens that is the 5.2 GiB of tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark; a fork that keeps six rows saved
+4.38 GiB (NestuFNG/DeepSeek-V4.1-Flash-DGX-Spark-Ring), which is 34 rows."""
 
 INDEX_BYTES = 132
 ENGRAM_ROW_BYTES = 264

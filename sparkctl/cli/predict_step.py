@@ -11,6 +11,7 @@ from sparkctl.cli.presets import HardwareOption, ModelOption
 from sparkctl.cli.session import RecipeOption, Session, SetOption, verb
 from sparkctl.console import Column
 from sparkctl.errors import UsageFault
+from tuner.predicted import drafted, line_of
 from tuner.roofline import expert
 from tuner.roofline.decode import Batch, Decode, Line, decode, static_s
 
@@ -43,10 +44,7 @@ def step(
     """Say what a decode step reads and takes; predicted, nothing is run."""
     asking = presets.recipe(session, recipe, set_)
     chosen, gpu = presets.of_recipe(asking, model), presets.hardware(hardware)
-    batches = [
-        Batch(sessions=count, drafted=asking.speculative.tokens if asking.speculative else 0)
-        for count in sessions or SESSIONS
-    ]
+    batches = [Batch(sessions=count, drafted=drafted(asking)) for count in sessions or SESSIONS]
     line = line_of(asking, depth)
     # The last bandwidth is the one that was seen in a test, where there is one.
     names = tuple(gpu.bandwidth_gb_s)
@@ -54,27 +52,21 @@ def step(
         name: [decode(chosen, line, batch, expert.roof(gpu, chosen.experts, name)) for batch in batches]
         for name in names
     }
-    rest = _static(chosen, gpu, line_of(asking, 1.0), batches[0].drafted, measured_ms)
-    told = _pace(chosen, gpu, accepted, batches[0].drafted)
+    rest = _static(chosen, gpu, line_of(asking), drafted(asking), measured_ms)
+    told = _pace(chosen, gpu, accepted, drafted(asking))
     _show(session, asking, gpu, found, rest, told)
     session.console.answer(_answer(asking, gpu, line, found, rest, told))
     return 0
 
 
-def line_of(recipe: Recipe, depth: float = 1.0) -> Line:
-    """Return how a recipe cuts the experts."""
-    whole = recipe.flags.get("enable-expert-parallel") is True
-    return Line(ranks=recipe.parallel.tensor, whole=whole, depth=depth)
-
-
 def _static(
-    chosen: Model, gpu: Hardware, line: Line, drafted: int, measured_ms: float | None
+    chosen: Model, gpu: Hardware, line: Line, proposed: int, measured_ms: float | None
 ) -> float | None:
     """Return the seconds of a step that are not the experts': fitted to the user's measurement, else to a reported one."""
     roof = expert.roof(gpu, chosen.experts, tuple(gpu.bandwidth_gb_s)[-1])
     if measured_ms is None:
         return static_s(chosen, line, gpu.name, roof)
-    experts = decode(chosen, line, Batch(sessions=1, drafted=drafted), roof).seconds.high
+    experts = decode(chosen, line, Batch(sessions=1, drafted=proposed), roof).seconds.high
     if measured_ms / 1e3 < experts:
         raise UsageFault(
             f"--measured-ms {measured_ms:g} is less than the {experts * 1e3:.1f} ms that the experts alone are predicted to take",
@@ -83,12 +75,12 @@ def _static(
     return measured_ms / 1e3 - experts
 
 
-def _pace(chosen: Model, gpu: Hardware, accepted: float | None, drafted: int) -> float | None:
+def _pace(chosen: Model, gpu: Hardware, accepted: float | None, proposed: int) -> float | None:
     """Return the tokens that a step yields a session: the user's, else as reported for as many drafted tokens."""
     pace = chosen.reported.pace if chosen.reported else None
     if accepted is not None or pace is None:
         return accepted
-    return pace.accepted if (pace.hardware, pace.drafted) == (gpu.name, drafted) else None
+    return pace.accepted if (pace.hardware, pace.drafted) == (gpu.name, proposed) else None
 
 
 def _show(

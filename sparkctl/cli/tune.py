@@ -8,7 +8,7 @@ import typer
 
 from launcher.overlay import find_fault
 from sparkctl import ansible, content, edge
-from sparkctl.cli import climber, served, workloads
+from sparkctl.cli import climber, lever_effects, served, workloads
 from sparkctl.cli.hold import hold
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import LineOption, RehearsalOption, ScenarioOption, Session, practise, verb
@@ -19,6 +19,7 @@ from tuner import lever as levers
 from tuner.climb import Climb
 from tuner.ladder import name_of
 from tuner.lever import Ladder
+from tuner.predicted import shown
 from tuner.verdict import answer
 from tuner.workload import Workload, quantities
 
@@ -74,10 +75,12 @@ def _read(session: Session, line: str | None, ladder: str) -> tuple[Served, Ladd
 def _show_plan(session: Session, chosen: Served, rungs: Ladder, boots: int | None) -> int:
     first = steps.next_step(rungs, ())
     most = sum(one.kind == "speed" for one in rungs.levers) * 2 * rungs.boots.most
+    effects = lever_effects.of_ladder(chosen, rungs)
     session.console.table(
         (
             *(Column(title=title) for title in ("lever", "kind")),
             Column(title="sets", fold=True),
+            Column(title="predicted", fold=True),
             Column(title="source", fold=True),
         ),
         [
@@ -85,6 +88,7 @@ def _show_plan(session: Session, chosen: Served, rungs: Ladder, boots: int | Non
                 one.id,
                 one.kind,
                 ", ".join(f"{key}={json.dumps(value)}" for key, value in one.set.items()),
+                "\n".join(shown(effect) for effect in effects[one.id]) or "not modelled",
                 one.source,
             )
             for one in rungs.levers
@@ -101,6 +105,7 @@ def _show_plan(session: Session, chosen: Served, rungs: Ladder, boots: int | Non
             "ladder": edge.plain(rungs),
             "most_boots": min(most, boots) if boots else most,
             "first": edge.plain(first),
+            "predicted": edge.plain(effects),
             "simulated": session.simulated,
         }
     )

@@ -12,7 +12,7 @@ import pytest
 
 from bootcheck.floors import Floors
 from launcher.needs import needs
-from sparkctl import cli, inventory
+from sparkctl import cli, content, inventory
 from sparkctl.cli import memory_table
 from sparkctl.cli.served import read_recipe
 
@@ -288,3 +288,21 @@ def test_the_gate_asks_each_node_for_what_its_rank_will_hold(plan: Called) -> No
     asked = needs(recipe, line, memory).memory_gib
     assert [round(asked[node.name]) for node in line.nodes] == [77, 90, 90, 77]
     assert needs(recipe, line).memory_gib == {}
+
+
+def test_a_plan_of_a_climb_shows_what_is_predicted_of_each_lever(
+    plan: Called, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A lever that the models cover has its range, one of NCCL's says that it is not modelled."""
+    assert plan().code == 0
+    ladder = (Path(content.ladder("demo"))).read_text(encoding="utf-8")
+    own = ladder.replace('{env.NCCL_NTHREADS: "256"}', "{args.max-num-batched-tokens: 4096}")
+    (tmp_path / "own.yml").write_text(own, encoding="utf-8")
+    assert cli.run(["tune", "--plan", "--ladder", "./own.yml", "--json"]) == 0
+    predicted = json.loads(capsys.readouterr().out)["predicted"]
+    assert predicted["nccl-channels"] == []
+    (effect,) = predicted["nccl-threads"]
+    assert (effect["metric"], effect["low"]) == ("kv_tokens", effect["high"])
+    assert effect["low"] > 1
+    assert cli.run(["tune", "--plan", "--ladder", "./own.yml"]) == 0
+    assert "not modelled" in capsys.readouterr().out

@@ -49,6 +49,26 @@ def test_tokens_are_those_of_the_simulated_variants(
     assert of_v41(variant["max_model_len"], in_flight, repeats).tokens == variant["tokens"]
 
 
+@pytest.mark.parametrize(
+    ("gib", "length", "in_flight", "least", "most"),
+    [
+        (16, 1048576, 8192, 4_905_000, 4_915_000),
+        (15.5, 300000, 16384, 3_270_000, 3_310_000),
+    ],
+    ids=[
+        "NestuFNG, release, 16 GiB pinned: 4.91 million",
+        "tonyd2wild, EXL3, 15.5 GiB offered: 3.27 to 3.30 million",
+    ],
+)
+def test_boots_of_other_fleets_are_met(
+    gib: float, length: int, in_flight: int, least: int, most: int
+) -> None:
+    """Two more projects print rounded figures; these were not used to find the rules."""
+    made = groups(caches(V41, 4, PAGES, drafts=True))
+    found = kv.pool(int(gib * 1024**3), made, Demand(length=length, in_flight=in_flight))
+    assert least <= found.tokens <= most
+
+
 def test_groups_are_those_of_the_logged_boots() -> None:
     """The allocator's own choice of layers for a group gives the 17 groups of the report, each with its blocks of tokens and window."""
     found = of_v41(300000, 16384)
