@@ -86,7 +86,7 @@ def _speeds(before: Recipe, after: Recipe, known: Known, metrics: Sequence[str])
         return
     name = tuple(known.hardware.bandwidth_gb_s)[-1]
     roof = expert.roof(known.hardware, known.model.experts, name)
-    rest = static_s(known.model, lines[0], known.hardware.name, roof)
+    rest = static_s(known.model, lines[0].ranks, known.hardware.name, roof)
     if rest is None:
         return
     for metric in metrics:

@@ -81,9 +81,10 @@ class LayerBits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """One reported decode step of a single session on a GPU: milliseconds, drafted tokens, tokens accepted, and whose."""
+    """One reported decode step of a single session: GPU, ranks that share every expert, ms, tokens drafted and accepted, and whose."""
 
     hardware: str
+    ranks: int
     step_ms: float
     drafted: int
     accepted: float

@@ -10,7 +10,7 @@ from sparkctl.cli import presets
 from sparkctl.cli.presets import HardwareOption, ModelOption
 from sparkctl.cli.session import RecipeOption, Session, verb
 from sparkctl.console import Column
-from sparkctl.errors import UsageFault
+from sparkctl.errors import Refused, UsageFault
 from tuner.roofline import expert, routing
 from tuner.roofline.expert import Roof
 
@@ -71,6 +71,11 @@ def _demand_ending(plot: Path | None) -> None:
 
 
 def _slots(shape: Experts, width: int, slots: int | None) -> int:
+    if width > (slots or shape.routed):
+        raise Refused(
+            f"--ep is {width}: {slots or shape.routed} slots of experts cannot be spread over more GPUs than they are",
+            hint=f"--ep {shape.routed} at most, or redundant copies with --slots",
+        )
     if slots is None:
         return shape.routed
     if slots < shape.routed or slots % width:

@@ -65,7 +65,7 @@ def _static(
     """Return the seconds of a step that are not the experts': fitted to the user's measurement, else to a reported one."""
     roof = expert.roof(gpu, chosen.experts, tuple(gpu.bandwidth_gb_s)[-1])
     if measured_ms is None:
-        return static_s(chosen, line, gpu.name, roof)
+        return static_s(chosen, line.ranks, gpu.name, roof)
     experts = decode(chosen, line, Batch(sessions=1, drafted=proposed), roof).seconds.high
     if measured_ms / 1e3 < experts:
         raise UsageFault(
@@ -115,7 +115,7 @@ def _show(
     console.table(tuple(Column(title=title) for title in titles), rows)
     console.show("low: all sessions choose the experts of one; high: every row chooses for itself")
     if rest is None:
-        console.show("no step of this model on this GPU is known to fit the rest to: give --measured-ms")
+        console.show("no step of this model on such a line is known to fit the rest to: give --measured-ms")
     else:
         console.show(
             f"beside its experts a step takes {rest * 1e3:.1f} ms, fitted to one step of one session"

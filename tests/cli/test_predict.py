@@ -120,6 +120,7 @@ def test_memory_names_the_rank_that_binds(predict: Called) -> None:
         ),
         (("step", *TP4, "--measured-ms", "10"), 2, "less than the"),
         (("experts", "--model", "mixtral-8x7b", "--slots", "3"), 2, "wanted at least the 8 experts"),
+        (("experts", "--model", "mixtral-8x7b", "--ep", "64"), 1, "--ep 8 at most"),
         (("experts", *TP4, "--plot", "x.pdf"), 2, "ends in .png or .svg"),
     ],
     ids=lambda value: " ".join(value[:4]) if isinstance(value, tuple) else "",
@@ -231,6 +232,14 @@ def test_a_reported_step_of_six_sessions_lies_in_the_span(predict: Called) -> No
     found = predict("step", *TP4, "--sessions", "6", "--json").document
     low, high = found["steps"]["stream"][0]["experts_ms"]
     assert low + found["static_ms"] < 107 < high + found["static_ms"]
+
+
+def test_the_rest_of_a_step_is_that_of_the_reported_line(predict: Called) -> None:
+    """It was fitted where every rank reads a slice: whole experts leave it as it is, another number of ranks has none."""
+    whole = predict("step", *TP4, "--set", "args.enable-expert-parallel=true", "--json").document
+    assert whole["expert_parallel"] is True
+    assert whole["static_ms"] == predict("step", *TP4, "--json").document["static_ms"]
+    assert predict("step", "--recipe", "v41-flash-exl3-tp3", "--json").document["static_ms"] is None
 
 
 def test_half_depth_reads_half(predict: Called) -> None:

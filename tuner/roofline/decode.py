@@ -61,12 +61,12 @@ def decode(model: Model, line: Line, batch: Batch, roof: Roof) -> Decode:
     )
 
 
-def static_s(model: Model, line: Line, hardware: str, roof: Roof) -> float | None:
-    """Return the part of a step that is not the experts', fitted to the model's reported step; None where there is none for this GPU."""
+def static_s(model: Model, ranks: int, hardware: str, roof: Roof) -> float | None:
+    """Return the part of a step that is not the experts', fitted to the model's reported step; None where none is like this line."""
     pace = model.reported.pace if model.reported else None
-    if pace is None or pace.hardware != hardware:
+    if pace is None or (pace.hardware, pace.ranks) != (hardware, ranks):
         return None
-    found = decode(model, line, Batch(sessions=1, drafted=pace.drafted), roof)
+    found = decode(model, Line(ranks=ranks), Batch(sessions=1, drafted=pace.drafted), roof)
     return max(0.0, pace.step_ms / 1e3 - found.seconds.high)
 
 
