@@ -123,7 +123,7 @@ def test_what_is_sent_is_the_contract_of_the_chat_endpoint(server: Any) -> None:
         "max_tokens": 20,
         "temperature": 0,
         "stream": True,
-        "stream_options": {"include_usage": True},
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         "chat_template_kwargs": {"thinking": False},
     }
 
