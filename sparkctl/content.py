@@ -65,6 +65,11 @@ def tensors(name: str) -> Path:
     return _named(name, "recipes/models/tensors", "inventory")
 
 
+def quality(name: str) -> Path:
+    """Return the battery file that `name` means: a path, else `recipes/quality/<name>.yml`."""
+    return _named(name, "recipes/quality", "battery")
+
+
 def image(name: str) -> Path:
     """Return the manifest that `name` means: a path if it looks like one, else `images/<name>/image.yml`."""
     if "/" in name or name.endswith((".yml", ".yaml")):

@@ -43,13 +43,30 @@ class Boots:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a lever that changes numerics may add to the restart floor; None is the floor's own size, see `tuner.quality.floor`.
+
+    KL in nats a token, the share of tokens whose likeliest changes, and the share by which perplexity may rise.
+    """
+
+    most_kl_over_floor: float | None = None
+    most_top1_changed_over_floor: float | None = None
+    most_perplexity_gain: float | None = None
+
+    def __post_init__(self) -> None:
+        for one in (self.most_kl_over_floor, self.most_top1_changed_over_floor, self.most_perplexity_gain):
+            if one is not None and not 0 <= one < math.inf:
+                raise ValueError(f"a bound of quality is {one}, wanted at least 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lever:
     """One change of the recipe.
 
     `set` maps dotted recipe keys to values. `armed` is what must be seen in a log to prove that the lever took effect
     (empty: nothing is asked for). A `speed` lever is judged by the ladder's metrics; a `profile` lever changes what is
     offered (a longer context, say) and is never judged by speed. `source` tells where its figures come from, `credit`
-    whose idea it is.
+    whose idea it is. `numerics` says that it is meant to change what is computed: it is accepted with a passed quality only.
     """
 
     id: str
@@ -61,6 +78,7 @@ class Lever:
     requires: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     armed: str = ""
+    numerics: bool = False
 
     def __post_init__(self) -> None:
         if not self.set:
@@ -72,7 +90,7 @@ class Ladder:
     """Levers in the order they are tried, and the bars they are judged by.
 
     `error` is the chance that the whole ladder accepts any useless lever; `min_gain` the smallest gain that matters
-    (0.02 is 2 %). Of the metrics in `primary` and `guards` more is better.
+    (0.02 is 2 %). Of the metrics in `primary` and `guards` more is better. `quality` bounds what a lever with `numerics` may do.
     """
 
     schema: Literal[1]
@@ -86,6 +104,7 @@ class Ladder:
     error: float
     boots: Boots
     levers: tuple[Lever, ...]
+    quality: Bounds | None = None
 
     def __post_init__(self) -> None:
         if not self.primary or not self.levers:

@@ -1,0 +1,1 @@
+"""Quality: what a lever or a compressed checkpoint does to what a model says, against what a mere restart does to it."""

@@ -1,0 +1,197 @@
+"""Asking: sends a battery to a served endpoint and brings home scores and answers. The one place that opens connections for it.
+
+The questions follow one after the other, but for those that belong in flight together. What goes wrong with a request is a value.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sparkctl.clock import Clock
+from sparkctl.errors import Unclear
+from tuner import client, counters
+from tuner.client import Connection, Endpoint
+from tuner.counters import Counters
+from tuner.quality import answers, sandbox, scoring, tasks
+from tuner.quality.answers import Said
+from tuner.quality.battery import Battery
+from tuner.quality.logprobs import Scored
+from tuner.quality.tasks import Marked, Task
+from tuner.quality.wire import Wire
+
+_STARTED = re.compile(r"^process_start_time_seconds\s+(\S+)", re.MULTILINE)
+_LOOKS, _LOOK_S = 20, 0.1
+"""Looks at the server's counters after the last token, and the pause between them, in our own seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What a server says of itself; '' or None where it does not."""
+
+    version: str = ""
+    started: str = ""
+    """When its process started, in seconds since 1970: another number is another boot."""
+    longest: int | None = None
+    """Tokens of the longest request it takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """Tokens by the replies' usage blocks, and the server's own counters around them (None where it shows none)."""
+
+    prompt: int
+    made: int
+    before: Counters | None
+    after: Counters | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a run brought home. Tasks, answers and marks stand in the same order."""
+
+    server: Server
+    scored: tuple[Scored, ...]
+    unscored: str
+    """Why texts were not scored although it was asked for; '' otherwise."""
+    tasks: tuple[Task, ...]
+    said: tuple[Said, ...]
+    marked: tuple[Marked, ...]
+    skipped: tuple[str, ...]
+    """Questions longer than what is served."""
+    held: tuple[str, ...]
+    """What kept answered programs in, see `sandbox`; () where none ran."""
+    counted: Counted
+
+
+def ask(
+    endpoint: Endpoint,
+    battery: Battery,
+    *,
+    run_tag: str,
+    clock: Clock,
+    report: Callable[[str], None],
+) -> Asked:
+    """Ask a battery.
+
+    Args:
+        endpoint: where to send.
+        battery: what to ask.
+        run_tag: a text unique to this run.
+        clock: the line's clock; time limits are its seconds.
+        report: is told in a few words what is being asked.
+
+    Raises:
+        UsageFault: the address is not http(s)://HOST:PORT with a port from 1 to 65535.
+        Unclear: nobody answers at the address.
+
+    """
+    wire = Wire(clock=clock, limit_s=battery.limit_s, body=battery.body, run_tag=run_tag, report=report)
+    return asyncio.run(_ask(endpoint, battery, wire))
+
+
+async def _ask(endpoint: Endpoint, battery: Battery, wire: Wire) -> Asked:
+    every = tasks.tasks(battery, wire.run_tag)
+    probe = battery.probe
+    most = max([1, *(one.at_once for one in every), *([1 + probe.load.in_flight] if probe else [])])
+    async with client.connections(endpoint, most) as lines:
+        if fault := await lines[0].open():
+            raise Unclear(
+                f"{endpoint.url}: no answer: {fault}; wanted a served endpoint",
+                hint="check the address, and whether the line is up: sparkctl status",
+            )
+        server, before = await _server(lines[0], endpoint.model), await _counters(lines[0])
+        scored, unscored = await scoring.score(lines, probe, wire) if probe else ((), "")
+        asked = tuple(one for one in every if server.longest is None or one.tokens < server.longest)
+        said = await _answers(lines, asked, wire)
+        after = await _settled(lines[0]) if before else None
+    marked, held = _marked(asked, said, wire.report)
+    return Asked(
+        server=server,
+        scored=scored,
+        unscored=unscored,
+        tasks=asked,
+        said=said,
+        marked=marked,
+        skipped=tuple(f"{one.part} {one.id}" for one in every if one not in asked),
+        held=held,
+        counted=Counted(prompt=wire.prompt, made=wire.made, before=before, after=after),
+    )
+
+
+async def _answers(lines: tuple[Connection, ...], asked: Sequence[Task], wire: Wire) -> tuple[Said, ...]:
+    """Ask one question after the other, those with the same `at_once` on as many connections."""
+    found: dict[int, Said] = {}
+    for width in dict.fromkeys(one.at_once for one in asked):
+        queue = iter([(at, one) for at, one in enumerate(asked) if one.at_once == width])
+        await asyncio.gather(*(_work(line, queue, found, wire) for line in lines[:width]))
+    return tuple(found[at] for at in range(len(asked)))
+
+
+async def _work(
+    line: Connection, queue: Iterator[tuple[int, Task]], found: dict[int, Said], wire: Wire
+) -> None:
+    for at, task in queue:
+        wire.report(f"{task.part}: {task.id}")
+        answer, fault = await wire.chat(line, task.body)
+        found[at] = Said(fault=fault) if fault else answers.read(answer)
+
+
+def _marked(
+    asked: Sequence[Task], said: Sequence[Said], report: Callable[[str], None]
+) -> tuple[tuple[Marked, ...], tuple[str, ...]]:
+    """Judge every answer; programs are run."""
+    marked: list[Marked] = []
+    held: tuple[str, ...] = ()
+    for task, one in zip(asked, said, strict=True):
+        mark = tasks.mark(task, one)
+        if not mark.fault and (program := tasks.program(task, one)):
+            report(f"running the answer to {task.id}")
+            ran = sandbox.run(program)
+            held = ran.held
+            mark = Marked(part=task.part, id=task.id, fault=ran.fault)
+        marked.append(mark)
+    return tuple(marked), held
+
+
+async def _server(line: Connection, model: str) -> Server:
+    started = _STARTED.search(await line.page("/metrics") or "")
+    version = _json(await line.page("/version"))
+    cards = _json(await line.page("/v1/models"))
+    listed = cards.get("data") if isinstance(cards, dict) else None
+    own = (
+        [one for one in listed if isinstance(one, dict) and one.get("id") == model]
+        if isinstance(listed, list)
+        else []
+    )
+    longest = own[0].get("max_model_len") if own else None
+    return Server(
+        version=str(version.get("version", "")) if isinstance(version, dict) else "",
+        started=started[1] if started else "",
+        longest=longest if isinstance(longest, int) else None,
+    )
+
+
+def _json(page: str | None) -> object:
+    try:
+        return json.loads(page or "null")
+    except ValueError:
+        return None
+
+
+async def _counters(line: Connection) -> Counters | None:
+    page = await line.page("/metrics")
+    found = None if page is None else counters.read(page)
+    return found if found and found.made is not None else None
+
+
+async def _settled(line: Connection) -> Counters | None:
+    """Return the counters once no request runs: an engine counts the last step a moment after it has sent its tokens."""
+    found = await _counters(line)
+    for _ in range(_LOOKS):
+        await asyncio.sleep(_LOOK_S)
+        last, found = found, await _counters(line)
+        if found is None or (found == last and not found.in_flight):
+            break
+    return found

@@ -1,0 +1,180 @@
+"""Log-probabilities of a prompt as an engine gave them: each token of a text with its own and its alternatives'.
+
+Reads `/v1/completions` with `prompt_logprobs` (vLLM: keys are token ids) or with `echo` and `logprobs` (others: keys are the
+tokens' texts). Both are natural logarithms. Scores of the two forms name tokens differently and are never compared.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Mix = Literal["alone", "loaded"]
+"""What else the engine computed at the same time: nothing, or other requests."""
+
+MIXES: tuple[Mix, ...] = get_args(Mix)
+
+DIGITS = 6
+"""Decimals of a log-probability that are kept, so that a stored one equals the one that was measured."""
+
+_TOP_SLACK = 1e-4
+"""By how much probabilities may sum above 1: engines add in single precision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """One token of a text given all before it: its name, its log-probability, and the likeliest, likeliest first."""
+
+    token: str
+    logprob: float
+    top: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """One text as scored under one mix; the first token, before which there is nothing, is left out."""
+
+    text: str
+    mix: Mix
+    positions: tuple[Position, ...]
+
+
+def read(answer: object, top: int) -> tuple[Position, ...]:
+    """Read what an engine answered.
+
+    Args:
+        answer: the answer's JSON.
+        top: how many alternatives were asked for.
+
+    Raises:
+        ValueError: the answer holds no log-probabilities of the prompt, or they are none.
+
+    """
+    choice = _only(_get(answer, "choices", "the answer"))
+    if isinstance(found := _at(choice, "prompt_logprobs"), list):
+        positions = tuple(_by_id(one, top) for one in found if one is not None)
+    elif isinstance(found := _at(choice, "logprobs"), dict):
+        positions = _echoed(found, _prompt_tokens(answer), top)
+    else:
+        raise ValueError("the answer has no prompt_logprobs and no echoed logprobs")
+    if not positions:
+        raise ValueError("the answer scores no token, wanted a text of at least two")
+    return positions
+
+
+def pack(scored: Sequence[Scored]) -> bytes:
+    """Write scores as compact JSON, the same bytes for the same scores."""
+    plain = [
+        [
+            one.text,
+            one.mix,
+            [[at.token, at.logprob, [part for pair in at.top for part in pair]] for at in one.positions],
+        ]
+        for one in scored
+    ]
+    return json.dumps({"schema": 1, "scored": plain}, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def unpack(data: bytes) -> tuple[Scored, ...]:
+    """Read scores back.
+
+    Raises:
+        ValueError: these are no scores.
+
+    """
+    try:
+        found = json.loads(data)
+        if found["schema"] != 1:
+            raise ValueError(f"schema is {found['schema']}, wanted 1")
+        return tuple(
+            Scored(text=text, mix=mix, positions=tuple(_unpacked(*one) for one in positions))
+            for text, mix, positions in found["scored"]
+        )
+    except (KeyError, TypeError, AttributeError) as fault:
+        raise ValueError(f"no log-probabilities: {type(fault).__name__}: {fault}") from fault
+
+
+def _unpacked(token: str, logprob: float, flat: Sequence[str | float]) -> Position:
+    pairs = zip(flat[::2], flat[1::2], strict=True)
+    return Position(
+        token=str(token),
+        logprob=float(logprob),
+        top=tuple((str(name), float(value)) for name, value in pairs),
+    )
+
+
+def _by_id(found: object, top: int) -> Position:
+    """Read vLLM's form: the likeliest by rank and, first of all, the token that stands there."""
+    if not isinstance(found, dict) or not found:
+        raise ValueError(f"a position is {type(found).__name__}, wanted tokens with log-probabilities")
+    values = {str(token): _number(_get(told, "logprob", "a token")) for token, told in found.items()}
+    own = next(iter(values))
+    return _position(own, values[own], values, top)
+
+
+def _echoed(found: Mapping[str, object], prompt_tokens: int, top: int) -> tuple[Position, ...]:
+    """Read the older form: lists over the prompt and whatever was made behind it."""
+    tokens, own, tops = (
+        _list(found, key)[:prompt_tokens] for key in ("tokens", "token_logprobs", "top_logprobs")
+    )
+    if not len(tokens) == len(own) == len(tops):
+        raise ValueError("tokens, token_logprobs and top_logprobs differ in length")
+    made = []
+    for token, logprob, alternatives in zip(tokens, own, tops, strict=True):
+        if logprob is None:
+            continue
+        if not isinstance(alternatives, dict):
+            raise ValueError("a position of top_logprobs holds no alternatives")
+        name, value = f"text:{token}", _number(logprob)
+        values = {name: value} | {f"text:{one}": _number(told) for one, told in alternatives.items()}
+        made.append(_position(name, value, values, top))
+    return tuple(made)
+
+
+def _position(token: str, logprob: float, values: Mapping[str, float], top: int) -> Position:
+    ranked = sorted(values.items(), key=lambda pair: (-pair[1], pair[0]))[:top]
+    if sum(math.exp(value) for _, value in ranked) > 1 + _TOP_SLACK:
+        raise ValueError("the probabilities of a position sum to more than 1: these are no log-probabilities")
+    return Position(token=token, logprob=logprob, top=tuple(ranked))
+
+
+def _number(found: object) -> float:
+    if (
+        isinstance(found, bool)
+        or not isinstance(found, int | float)
+        or not math.isfinite(found)
+        or found > _TOP_SLACK
+    ):
+        raise ValueError(f"a log-probability is {found!r}, wanted a number up to 0")
+    return round(min(float(found), 0.0), DIGITS)
+
+
+def _prompt_tokens(answer: object) -> int:
+    found = _at(_at(answer, "usage"), "prompt_tokens")
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise ValueError("the answer does not say how many tokens its prompt has")
+    return found
+
+
+def _list(found: Mapping[str, object], key: str) -> list[object]:
+    value = found.get(key)
+    if not isinstance(value, list):
+        raise ValueError(f"logprobs has no list {key}")
+    return value
+
+
+def _only(found: object) -> object:
+    if not isinstance(found, list) or len(found) != 1:
+        raise ValueError("wanted one choice in the answer")
+    return found[0]
+
+
+def _get(found: object, key: str, what: str) -> object:
+    if not isinstance(found, dict) or key not in found:
+        raise ValueError(f"{what} has no {key}")
+    return found[key]
+
+
+def _at(found: object, key: str) -> object:
+    return found.get(key) if isinstance(found, dict) else None
