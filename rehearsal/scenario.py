@@ -41,6 +41,8 @@ class Lever:
     """Recipe keys that the ranks can see: `args.<flag>` or `env.<NAME>`; all must match."""
     effect: Speed = field(default_factory=Speed)
     breaks: Literal["", "garble", "start"] = ""
+    damage: float = 0.0
+    """What it does to probabilities, see `rehearsal.engine.likelihood`; words and tasks stay as they are."""
     source: str
 
 

@@ -1,7 +1,12 @@
 """A completion request as it came in: read, checked, and refused with vLLM's own words."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from rehearsal.engine import calls
+
+_MOST_TOP = 20  # vLLM's --max-logprobs
 
 
 class Served(NamedTuple):
@@ -11,6 +16,8 @@ class Served(NamedTuple):
     model: str
     max_model_len: int
     garbles: bool
+    damage: float
+    """What the levers that are on do to probabilities; 0 for nothing, 1 for what EXL3 at 3.5 bits is reported to do."""
     calls_tools: bool
     """--enable-auto-tool-choice with a parser: without them a call stays text."""
     details: bool
@@ -37,8 +44,10 @@ class Asked(NamedTuple):
     """Whether each event carries the usage so far (`continuous_usage_stats`)."""
     ends: bool
     is_chat: bool
-    tools: tuple[str, ...] = ()
-    """Names of the functions that the answer may call."""
+    tools: calls.Tools = calls.NONE
+    """The functions that the answer may call, with the parameters of each by name."""
+    prompt_logprobs: int | None = None
+    """How many alternatives are wanted for each token of the prompt."""
 
 
 def read(body: bytes, served: Served, *, is_chat: bool) -> Asked:
@@ -69,15 +78,28 @@ def read(body: bytes, served: Served, *, is_chat: bool) -> Asked:
         counts=usage and bool(options.get("continuous_usage_stats")),
         ends=not raw.get("ignore_eos"),
         is_chat=is_chat,
-        tools=_tools(raw) if is_chat and served.calls_tools else (),
+        tools=_tools(raw) if is_chat and served.calls_tools else calls.NONE,
+        prompt_logprobs=None if is_chat else _top(raw),
     )
 
 
-def _tools(raw: dict[str, Any]) -> tuple[str, ...]:
+def _top(raw: dict[str, Any]) -> int | None:
+    most: int | None = raw.get("prompt_logprobs")
+    if most is not None and most > _MOST_TOP:
+        raise Fault(
+            400,
+            "BadRequestError",
+            f"Requested prompt logprobs of {most}, which is greater than max allowed: {_MOST_TOP}",
+        )
+    return most
+
+
+def _tools(raw: dict[str, Any]) -> dict[str, Mapping[str, Any]]:
     tools = raw.get("tools") or []
     try:
-        return tuple(str(one["function"]["name"]) for one in tools)
-    except (TypeError, KeyError) as fault:
+        functions = [one["function"] for one in tools]
+        return {str(one["name"]): (one.get("parameters") or {}).get("properties") or {} for one in functions}
+    except (TypeError, KeyError, AttributeError) as fault:
         raise Fault(400, "BadRequestError", f"tools: {fault}: Field required") from fault
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from rehearsal import model
-from rehearsal.engine import ailment, language, metrics
+from rehearsal.engine import ailment, language, likelihood, metrics
 from rehearsal.engine.asked import Asked, Fault, Served, read
 from rehearsal.engine.reply import Client, Reply, send
 from rehearsal.engine.scheduler import Scheduler, Work
@@ -109,6 +109,8 @@ class Front:
                 f"{asked.most} output tokens and your prompt contains {len(pieces)} input tokens.",
             )
         answer = Reply(asked, self._served, len(pieces), client)
+        if asked.prompt_logprobs is not None:
+            answer.prompt_logprobs = likelihood.scores(pieces, asked.prompt_logprobs, self._state())
         mean = model.ACCEPTED_COUNTING if language.is_counting(asked.prompt) else model.ACCEPTED_PER_STEP
         ails = self._scheduler.boot.ails
         work = Work(
@@ -131,11 +133,17 @@ class Front:
                     "EngineCore encountered an issue. See stack trace (above) for the root cause.",
                 )
 
+    def _state(self) -> likelihood.State:
+        """Return what probabilities depend on; a batch is told apart by what was computed until then."""
+        boot, busy = self._scheduler.boot, bool(self._scheduler.running)
+        batch = self._scheduler.tally.generated_tokens + 1 if busy else 0
+        return likelihood.State(boot.seed, boot.number, batch, self._served.damage)
+
     def _words(self, asked: Asked) -> Iterator[str]:
         return (
             language.garbled(asked.prompt)
             if self._served.garbles
-            else language.pieces(asked.prompt, ends=asked.ends)
+            else language.pieces(asked.prompt, ends=asked.ends, tools=asked.tools)
         )
 
 

@@ -138,6 +138,7 @@ def _served(life: Life) -> Served:
         model=life.argv.model,
         max_model_len=life.argv.number("max-model-len", _MAX_LEN),
         garbles=any(life.law.levers[index].breaks == "garble" for index in life.pulled),
+        damage=sum(life.law.levers[index].damage for index in life.pulled),
         calls_tools=life.argv.is_on("enable-auto-tool-choice") and "tool-call-parser" in life.argv.settings,
         details=life.argv.is_on("enable-prompt-tokens-details"),
     )

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from itertools import chain
 from random import Random
 
+from rehearsal.engine import calls
+from rehearsal.engine.programs import PROGRAMS
 from rehearsal.engine.tokens import split
 
 _FACTS = (
@@ -33,6 +35,8 @@ _SUM = re.compile(
     r"(?:what is|what's|compute|calculate|how much is)\s+(\d+)\s*(\*|x|\u00d7|\+|plus|times|-|minus)\s*(\d+)"
 )
 _TOOL = re.compile(r"\bin ([A-Z]\w+)\?.*\b[Cc]all the tool (\w+)", re.DOTALL)
+_HIDDEN = re.compile(r"The secret code of the (\w+) is (\d+)\.")
+_PROGRAM = re.compile(r"function `(\w+)\(")
 _PERSON = re.compile(r"\bcalled ([A-Z]\w+) who is (\d+)\b")
 _KEYS = re.compile(r"[`\"']([A-Za-z_]\w*)[`\"']")
 _MOST_COUNTED = 5000
@@ -119,11 +123,16 @@ def is_counting(prompt: str) -> bool:
     return bool(_COUNT.search(asked) or _NUMBERS.search(asked))
 
 
-def pieces(prompt: str, *, ends: bool) -> Iterator[str]:
+def pieces(prompt: str, *, ends: bool, tools: calls.Tools = calls.NONE) -> Iterator[str]:
     """Yield the answer's tokens; with `ends` false, prose follows for ever (ignore_eos)."""
+    hidden = _HIDDEN.search(prompt)
     prompt = _question(prompt)
     chance = Random(prompt)  # noqa: S311 - the words of a made-up answer
-    answer: Iterator[str] = (piece for text in _answer(prompt, chance) for piece in split(text))
+    if hidden and f"the secret code of the {hidden[1]}?" in prompt:
+        texts = iter([hidden[2]])
+    else:
+        texts = calls.called(prompt, tools) or _answer(prompt, chance)
+    answer: Iterator[str] = (piece for text in texts for piece in split(text))
     return (
         answer if ends else chain(answer, (piece for text in _prose(chance, 10**9) for piece in split(text)))
     )
@@ -150,6 +159,8 @@ def _answer(prompt: str, chance: Random) -> Iterator[str]:
         yield counted
     elif fact:
         yield fact
+    elif (written := _PROGRAM.search(prompt)) and written[1] in PROGRAMS:
+        yield f"```python\n{PROGRAMS[written[1]]}```\n"
     elif _SUM.search(asked):
         yield _sum(asked)
     elif "json" in asked:

@@ -16,6 +16,7 @@ class Lever(NamedTuple):
     when: Mapping[str, Plain]
     effect: Speed
     breaks: str
+    damage: float
 
 
 class Law(NamedTuple):
@@ -32,7 +33,9 @@ def read(home: Path) -> Law:
     """Read the law of a cluster."""
     raw = read_json(home / "law.json")
     noise = Noise(between=Between(**raw["noise"]["between"]), within=Within(**raw["noise"]["within"]))
-    levers = tuple(Lever(one["when"], Speed(**one["effect"]), one["breaks"]) for one in raw["levers"])
+    levers = tuple(
+        Lever(one["when"], Speed(**one["effect"]), one["breaks"], one["damage"]) for one in raw["levers"]
+    )
     return Law(raw["pace"], raw["seed"], raw["boot_s"], noise, levers)
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import secrets
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from rehearsal.engine.asked import Asked, Served
@@ -46,6 +47,7 @@ class Reply:
         self._began = False
         self.failed = False
         self.cached_tokens = 0
+        self.prompt_logprobs: list[Any] | None = None
         self.finished = asyncio.Event()
         kind = ("chatcmpl-", "chat.completion") if asked.is_chat else ("cmpl-", "text_completion")
         self._id, self._object = kind[0] + secrets.token_hex(12), kind[1]
@@ -143,7 +145,8 @@ class Reply:
         call = _call(text, self._asked.tools)
         if call:
             message, reason = {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
-        shown: dict[str, Any] = {"message": message} if self._asked.is_chat else {"text": text}
+        plain = {"text": text, "prompt_logprobs": self.prompt_logprobs}
+        shown: dict[str, Any] = {"message": message} if self._asked.is_chat else plain
         body = {
             "id": self._id,
             "object": self._object,
@@ -155,7 +158,7 @@ class Reply:
         send(self._client, 200, "application/json", json.dumps(body, ensure_ascii=False))
 
 
-def _call(text: str, tools: tuple[str, ...]) -> dict[str, Any] | None:
+def _call(text: str, tools: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the tool call that an answer is, as vLLM's parsers make it; None for an answer that is text."""
     found = _CALL.fullmatch(text.strip()) if tools else None
     try:
