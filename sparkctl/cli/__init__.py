@@ -43,6 +43,11 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(name="bench", module="bench", about="Measure what a line or an endpoint serves now."),
     Verb(name="audit", module="audit", about="Judge bench results: are these numbers real?"),
+    Verb(
+        name="quality",
+        module="quality",
+        about="Ask what a line still can, and how far it lies from a stored reference.",
+    ),
     Verb(name="tune", module="tune", about="Climb a ladder of levers with bounded error."),
     Verb(
         name="predict", module="predict", about="What fits and how fast it can be, before a boot.", group=True

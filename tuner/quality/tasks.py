@@ -197,7 +197,7 @@ def _body(ask: str, most: int) -> dict[str, object]:
     return {"messages": [message], "max_tokens": most}
 
 
-def answer_texts(asked: Sequence[Task], said: Sequence[Said]) -> bytes:
+def replies(asked: Sequence[Task], said: Sequence[Said]) -> bytes:
     """Write what was answered, by part and id, as JSON: for the store beside the ledger."""
     told = [
         {

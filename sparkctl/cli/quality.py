@@ -1,0 +1,215 @@
+"""`sparkctl quality`: is what a line says still what it said, beyond what a restart changes?"""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ledger.entry import Body
+from ledger.journal import Journal
+from ledger.quality import Fingerprint, Measured, Role, record
+from sparkctl import content, edge
+from sparkctl.cli import endpoint as endpoints
+from sparkctl.cli import quality_ground as grounds
+from sparkctl.cli.endpoint import Chosen
+from sparkctl.cli.hold import hold
+from sparkctl.cli.quality_ground import Ground, Reference
+from sparkctl.cli.quality_shown import Judged, Shown, show
+from sparkctl.cli.session import LineOption, RehearsalOption, ScenarioOption, Session, practise, verb
+from sparkctl.errors import FileFault, UsageFault
+from tuner.lever import Bounds, Ladder
+from tuner.quality import asking, battery, floor, logprobs, outcome, tasks
+from tuner.quality.asked import Asked
+from tuner.quality.battery import PARTS, Battery
+from tuner.quality.floor import Grade, Run
+
+DEFAULT_BATTERY = "standard"
+
+SEED = 20260
+"""Of the bootstrap, so that the same scores are judged the same; any number would do."""
+
+_EXITS = {"passes": 0, "kept": 0, "fails": 1, "unasked": 3, "inconclusive": 4}
+
+
+@verb
+def quality(
+    session: Session,
+    line: LineOption = None,
+    url: Annotated[str | None, typer.Option("--url", help="Any endpoint instead of a line.")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="The served name, needed with --url.")] = None,
+    battery_name: Annotated[
+        str, typer.Option("--battery", help="A battery by name or path.")
+    ] = DEFAULT_BATTERY,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            "--reference",
+            metavar="N|FILE",
+            help="Compare with this row or file; default: the model's newest reference.",
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Store this run as a reference.")] = False,
+    to_floor: Annotated[
+        bool,
+        typer.Option(
+            "--floor", help="The reference's own configuration, restarted: add this run to its floor."
+        ),
+    ] = False,
+    ladder: Annotated[
+        str | None, typer.Option("--ladder", help="Judge by the bounds that this ladder sets.")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help=f"Ask one part; may be given again: {', '.join(PARTS)}."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write scores and answers here as JSON.")
+    ] = None,
+    rehearsal: RehearsalOption = False,
+    scenario: ScenarioOption = None,
+) -> int:
+    """Ask what a line still can, and how far its probabilities lie from a stored reference.
+
+    Exit 0: passes. 1: an answer is wrong too often, or it lies beyond the restart floor. 4: there is no floor yet, or the interval
+    lies on both sides of the bound. 3: the endpoint cannot be asked.
+    """
+    if keep and to_floor:
+        raise UsageFault(
+            "--keep and --floor exclude each other", hint="a reference comes first, then its floor"
+        )
+    if (keep or to_floor) and only and "probe" not in only:
+        raise UsageFault(
+            "--keep and --floor store scores, and --only leaves the probe out", hint="add --only probe"
+        )
+    practise(session, rehearsal, scenario)
+    whole = edge.read(content.quality(battery_name), Battery)
+    bounds = edge.read(content.ladder(ladder), Ladder).quality if ladder else None
+    role: Role = "reference" if keep else "floor" if to_floor else "run"
+    chosen = endpoints.choose(session, line, url, model)
+    wish = _Wish(
+        whole=whole, asks=_part_of(whole, only), role=role, named=reference, bounds=bounds, output=output
+    )
+    return _run(session, chosen, wish)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """What was asked for on the command line, read and checked."""
+
+    whole: Battery
+    asks: Battery
+    role: Role
+    named: str | None
+    bounds: Bounds | None
+    output: Path | None
+
+
+def _run(session: Session, chosen: Chosen, wish: _Wish) -> int:
+    """Ask, judge, write the row, and tell."""
+    known = grounds.ground(session, wish.whole)
+    reference = known.reference(wish.named, chosen.endpoint.model)
+    asked_of = grounds.fingerprint(session, chosen.boot, chosen.endpoint.url)
+    if wish.role == "floor":
+        # Before anything is asked: a whole battery takes minutes.
+        known.demand_repeat(reference, grounds.read_fingerprint(asked_of))
+    name, started, began = session.new_id("quality"), session.clock.today(), session.clock.monotonic_s()
+    held = hold(chosen.line) if chosen.line else nullcontext()
+    with held, session.console.work(f"asking {chosen.endpoint.url}"):
+        asked = asking.ask(
+            chosen.endpoint, wish.asks, run_tag=name, clock=session.clock, report=session.console.progress
+        )
+    seconds = session.clock.monotonic_s() - began
+    told = {
+        **asked_of,
+        "engine_version": asked.server.version,
+        "engine_started": asked.server.started,
+    }
+    if wish.role == "floor":
+        known.demand_repeat(reference, grounds.read_fingerprint(told))
+    judged = _judge(known, reference, grounds.read_fingerprint(told), wish, asked, name)
+    measured = Measured(
+        model=chosen.endpoint.model,
+        battery=wish.whole,
+        asked=asked,
+        outcome=outcome.outcome(wish.asks, asked, judged.grade),
+        distances=judged.distances,
+        started=started,
+        seconds=seconds,
+    )
+    scores = logprobs.pack(asked.scored) if judged.whole else b""
+    replies = tasks.replies(asked.tasks, asked.said)
+    body = record(
+        measured,
+        quality=name,
+        role=wish.role if judged.whole else "run",
+        fingerprint=told,
+        scores=known.store.put(scores) if scores else None,
+        replies=known.store.put(replies),
+        reference=judged.reference.hash if judged.reference else None,
+        simulated=session.simulated,
+    )
+    line = chosen.line.name if chosen.line else ""
+    row = Journal(session.ledger_path).append("quality", line, body, session.clock.today())
+    if wish.output:
+        _write(wish.output, body, scores, replies)
+    show(session, Shown(row=row, measured=measured, judged=judged, role=wish.role))
+    return _EXITS[measured.outcome.verdict]
+
+
+def _judge(
+    known: Ground,
+    reference: Reference | None,
+    own: Fingerprint,
+    wish: _Wish,
+    asked: Asked,
+    name: str,
+) -> Judged:
+    """Compare the scores with the reference and its floor, as far as there are any."""
+    whole = bool(asked.scored) and not asked.unscored
+    if not whole:
+        return Judged(whole=False, reference=None, grade=None, distances=(), floor={})
+    run = Run(boot=own.identity or name, scored=asked.scored)
+    if wish.role == "reference":
+        return Judged(whole=True, reference=None, grade=None, distances=(), floor=floor.floor(run, (), SEED))
+    if reference is None:
+        why = "no reference yet: run it once with --keep, on the configuration that others are to be compared with"
+        grade = Grade(outcome="inconclusive", why=why)
+        return Judged(whole=True, reference=None, grade=grade, distances=(), floor=floor.floor(run, (), SEED))
+    repeats = known.floor(reference)
+    try:
+        distances = floor.distances(reference.run, run, SEED)
+        if wish.role == "floor":
+            own_floor = floor.floor(reference.run, (*repeats, run), SEED)
+            return Judged(whole=True, reference=reference, grade=None, distances=distances, floor=own_floor)
+        candidates = (*known.alike(reference, own), run)
+        grade = floor.judge(reference.run, repeats, candidates, wish.bounds, SEED)
+    except ValueError as fault:
+        grade = Grade(outcome="inconclusive", why=f"not to be compared with {reference.source}: {fault}")
+        return Judged(whole=True, reference=None, grade=grade, distances=(), floor={})
+    of_reference = floor.floor(reference.run, repeats, SEED)
+    return Judged(whole=True, reference=reference, grade=grade, distances=distances, floor=of_reference)
+
+
+def _part_of(whole: Battery, only: list[str] | None) -> Battery:
+    """Return what is asked of a battery: all of it, or the named parts."""
+    if not only:
+        return whole
+    if odd := sorted(set(only) - set(PARTS)):
+        raise UsageFault(f"--only {odd[0]}: no such part", hint=f"the parts are {', '.join(PARTS)}")
+    chosen = [part for part in PARTS if part in only]
+    try:
+        return battery.only(whole, chosen)
+    except ValueError as fault:
+        raise UsageFault(
+            f"battery {whole.name} has no part {' or '.join(chosen)}",
+            hint=f"its parts are {', '.join(battery.parts(whole))}",
+        ) from fault
+
+
+def _write(path: Path, body: Body, scores: bytes, replies: bytes) -> None:
+    try:
+        path.write_text(edge.to_json(grounds.document(body, scores, replies)), encoding="utf-8")
+    except OSError as fault:
+        raise FileFault(f"{path}: cannot be written: {fault}", hint="name another file with -o") from fault
