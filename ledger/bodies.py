@@ -146,11 +146,16 @@ def check(kind: Kind, body: Body) -> None:  # noqa: C901 - one case a kind reads
         case "step":
             step(body)
         case "quality":
-            quality.quality(body)
+            _quality(body)
         case "calibration" | "alarm":
             pass
         case _ as never:
             assert_never(never)
+
+
+def _quality(body: Body) -> None:
+    if quality.is_run(body):
+        quality.quality(body)
 
 
 def is_simulated(body: Body) -> bool:

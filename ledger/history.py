@@ -7,12 +7,13 @@ one that came up becomes a trial with its bench row, and without one (the tuner 
 boot is done again. A boot row marked `void` (a gate stopped it) is no trial either: it says nothing of any lever.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ledger import bodies
 from ledger.bodies import live
 from ledger.entry import Row
+from ledger.quality import is_run, judged, quality
 from tuner.ladder import Trial
 from tuner.verdict import Verdict
 
@@ -76,7 +77,7 @@ def _climb(first: Row, rows: Sequence[Row]) -> Climb:
         began=first.at,
         last=own[-1].at,
         plan=plan,
-        trials=_trials(own),
+        trials=_trials(own, _qualities(rows, first.line, simulated=key[1])),
         verdicts=_verdicts(own),
         ended=ends[-1] if ends else None,
     )
@@ -95,21 +96,35 @@ def _verdicts(rows: Sequence[Row]) -> tuple[bodies.Verdict, ...]:
     return tuple(last.values())
 
 
-def _trials(rows: Sequence[Row]) -> tuple[Trial, ...]:
+def _qualities(rows: Sequence[Row], line: str, *, simulated: bool) -> Mapping[str, str]:
+    """Return what the last quality run of each configuration of a line amounts to, by the recipe's digest."""
+    told: dict[str, str] = {}
+    for row in rows:
+        own = row.line == line and bodies.is_simulated(row.body) is simulated
+        if row.kind == "quality" and own and is_run(row.body):
+            digest = quality(row.body).fingerprint.recipe_digest
+            if digest and (verdict := judged(row.body)):
+                told[digest] = verdict
+    return told
+
+
+def _trials(rows: Sequence[Row], qualities: Mapping[str, str]) -> tuple[Trial, ...]:
     """Return one trial a boot, in the order in which the boots were finished; a later bench of a boot replaces an earlier."""
     up: dict[str, bodies.Boot] = {}
+    of: dict[str, str] = {}
     trials: dict[str, Trial] = {}
     for row in rows:
         if row.kind == "boot":
             boot = bodies.boot(row.body)
             up[boot.boot] = boot
+            of[boot.boot] = qualities.get(str(row.body.get("recipe_digest", "")), "")
             if not boot.ok and not boot.void:
                 trials[boot.boot] = Trial(boot=boot.boot, arm=boot.on, outcome="failed", why=boot.why)
         elif row.kind == "bench":
             bench = bodies.bench(row.body)
             if bench.boot in up and up[bench.boot].ok:
                 trials[bench.boot] = _measured(bench)
-    return tuple(trials.values())
+    return tuple(replace(trial, quality=of.get(trial.boot, "")) for trial in trials.values())
 
 
 def _measured(bench: bodies.Bench) -> Trial:

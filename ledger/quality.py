@@ -52,6 +52,11 @@ class Quality:
     reference: str | None
 
 
+def is_run(body: Body) -> bool:
+    """Whether a quality row holds a run; ledgers older than the battery have rows of this kind with a free body."""
+    return "battery_digest" in body
+
+
 def quality(body: Body) -> Quality:
     """Read the body of a quality row."""
     each(body.get("parts", ()), _part)
@@ -166,7 +171,7 @@ def rows(counted: Sequence[Row], *, battery_digest: str, simulated: bool) -> tup
         simulated: whether those of practice lines are wanted, or those of real ones.
 
     """
-    told = ((row, quality(row.body)) for row in counted if row.kind == "quality")
+    told = ((row, quality(row.body)) for row in counted if row.kind == "quality" and is_run(row.body))
     return tuple(
         (row, one)
         for row, one in told
@@ -198,12 +203,15 @@ def same_configuration(
     return _last_of_each(own)
 
 
-def passed(body: Body) -> str:
-    """Return what a quality row says for a lever: `passes` only where answers and scores both did."""
+def judged(body: Body) -> str:
+    """Return what a quality row says of its configuration: `passes` only where answers and scores both did.
+
+    A run that was kept, or that could not ask, or that asked a part of the battery only and found nothing wrong, says nothing: ''.
+    """
     one = quality(body)
-    if one.verdict == "passes" and one.probe != "passes":
-        return "inconclusive"
-    return one.verdict
+    if one.verdict == "fails" or one.probe:
+        return one.verdict
+    return ""
 
 
 def _last_of_each(found: Sequence[Quality]) -> tuple[Quality, ...]:

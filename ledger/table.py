@@ -8,6 +8,7 @@ from ledger import bodies
 from ledger.bodies import live
 from ledger.entry import Row
 from ledger.history import Climb
+from ledger.quality import is_run, quality
 from ledger.reported import Import, imported
 from sparkctl.units import percent
 from tuner.verdict import Outcome
@@ -127,6 +128,10 @@ def _about(row: Row) -> str:  # noqa: PLR0911 - one return a kind reads as the t
         case "import":
             file = imported(row.body)
             return f"{len(file.rows)} rows of others: {file.source}"
+        case "quality" if is_run(row.body):
+            one = quality(row.body)
+            role = "" if one.role == "run" else f" ({one.role})"
+            return f"{one.quality}{role} {one.fingerprint.boot}: {one.verdict}: {one.why}"
         case "retract":
             return f"row {bodies.retracts(row.body)}: {row.body['why']}"
         case "note":

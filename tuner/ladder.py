@@ -24,13 +24,17 @@ MOST_IN_A_ROW = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One finished boot: the levers that were on, how it ended and why, and its metrics if it was measured."""
+    """One finished boot: the levers that were on, how it ended and why, and its metrics if it was measured.
+
+    `quality` is what the last quality run of this configuration amounts to (`passes`, `fails`, ...), '' where there is none.
+    """
 
     boot: str
     arm: On
     outcome: Literal["measured", "void", "failed"]
     why: str = ""
     metrics: tuple[Metric, ...] = ()
+    quality: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +191,7 @@ def _evidence(trying: _Trying) -> Evidence:
         void_boots=sum(trial.outcome == "void" for trial in trying.window),
         look=before.pairs < trying.pairs and trying.pairs >= boots.least,
         last=trying.pairs >= boots.most,
+        quality=next((trial.quality for trial in reversed(ends) if trial.quality), ""),
         seed_rule=_seed_rule(trying),
     )
 

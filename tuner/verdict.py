@@ -54,7 +54,8 @@ class Evidence:
     `samples` holds, by metric and by configuration, every measured boot of the climb; `arm` and `base` name the two
     configurations in question. `failures` and `voids` are the reasons given by boots with the lever on; `boots` and
     `void_boots` count what was spent on this lever on either arm. `look` is set when both arms have just reached a
-    number of boots at which the ladder looks, `last` when there is no later look.
+    number of boots at which the ladder looks, `last` when there is no later look. `quality` is what a quality run of the lever's
+    configuration amounts to, '' where there was none.
     """
 
     arm: str
@@ -67,6 +68,7 @@ class Evidence:
     look: bool
     last: bool
     seed_rule: SeedRule
+    quality: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,7 @@ def judge(ladder: Ladder, lever: Lever, evidence: Evidence) -> Verdict | None:
         found = "inconclusive", _open_why(ladder, primaries, guards)
     if found is None:
         return None
-    outcome, why = found
+    outcome, why = _with_quality(lever, evidence, found)
     return Verdict(
         lever=lever.id,
         verdict=outcome,
@@ -173,11 +175,29 @@ def _compared(evidence: Evidence, names: tuple[str, ...], confidence: float) -> 
 
 def _spoilt(evidence: Evidence) -> tuple[Outcome, str] | None:
     """Decide on what went wrong rather than on what was measured."""
+    if evidence.quality == "fails":
+        return "reject", "its quality run fails: see the row of kind quality (sparkctl ledger list)"
     if len(evidence.failures) >= MOST_FAILURES:
         return "reject", f"failed {len(evidence.failures)} times with it on: {evidence.failures[-1]}"
     if len(evidence.voids) > MOST_VOIDS:
         return "inconclusive", f"void {len(evidence.voids)} times with it on: {evidence.voids[-1]}"
     return None
+
+
+def _with_quality(lever: Lever, evidence: Evidence, found: tuple[Outcome, str]) -> tuple[Outcome, str]:
+    """Hold back a gain that may be paid for in what the model says: a lever with `numerics` needs a passed quality."""
+    outcome, why = found
+    if outcome != "accept" or not lever.numerics or evidence.quality == "passes":
+        return found
+    told = (
+        f"its quality run says {evidence.quality}"
+        if evidence.quality
+        else "no quality run of it is on record"
+    )
+    return (
+        "inconclusive",
+        f"it is meant to change numerics and may be accepted with a passed quality only, and {told} (sparkctl quality); {why}",
+    )
 
 
 def _weighed(

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 CPU_S = 5
-WALL_S = 15.0
+WALL_S = 30.0
 MEMORY_MIB = 1024
 FILE_MIB = 1
 PROCESSES = 64
