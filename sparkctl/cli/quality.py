@@ -87,11 +87,10 @@ def quality(
     whole = edge.read(content.quality(battery_name), Battery)
     bounds = edge.read(content.ladder(ladder), Ladder).quality if ladder else None
     role: Role = "reference" if keep else "floor" if to_floor else "run"
-    chosen = endpoints.choose(session, line, url, model)
     wish = _Wish(
         whole=whole, asks=_part_of(whole, only), role=role, named=reference, bounds=bounds, output=output
     )
-    return _run(session, chosen, wish)
+    return _run(session, endpoints.choose(session, line, url, model), wish)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

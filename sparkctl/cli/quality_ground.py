@@ -8,6 +8,7 @@ from typing import Any
 
 from ledger import bodies
 from ledger.entry import Body, Row
+from ledger.fields import mapping
 from ledger.quality import Fingerprint, Quality, floor_of, quality, rows, same_configuration
 from ledger.texts import Texts
 from sparkctl import edge
@@ -143,7 +144,7 @@ def _of_file(path: Path, battery_digest: str) -> Reference:
     found: Any = edge.parse_json(edge.read_text(path), source=str(path))
     hint = "name a file that sparkctl quality -o FILE wrote, or the number of a row"
     try:
-        one = quality(found["run"])
+        one = quality(mapping(found["run"]))
         content = json.dumps(found["scores"], separators=(",", ":"), ensure_ascii=False).encode()
     except (KeyError, TypeError, ValueError) as fault:
         raise FileFault(f"{path}: not a quality run: {fault}", hint=hint) from fault

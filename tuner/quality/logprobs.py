@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 Mix = Literal["alone", "loaded"]
 """What else the engine computed at the same time: nothing, or other requests."""
@@ -87,21 +87,22 @@ def unpack(data: bytes) -> tuple[Scored, ...]:
         found = json.loads(data)
         if found["schema"] != 1:
             raise ValueError(f"schema is {found['schema']}, wanted 1")
-        return tuple(
-            Scored(text=text, mix=mix, positions=tuple(_unpacked(*one) for one in positions))
-            for text, mix, positions in found["scored"]
-        )
+        return tuple(_unpacked_text(*one) for one in found["scored"])
     except (KeyError, TypeError, AttributeError) as fault:
         raise ValueError(f"no log-probabilities: {type(fault).__name__}: {fault}") from fault
 
 
+def _unpacked_text(text: str, mix: Mix, positions: Sequence[Sequence[Any]]) -> Scored:
+    if mix not in MIXES:
+        raise ValueError(f"a text was scored {mix}, wanted {' or '.join(MIXES)}")
+    return Scored(text=text, mix=mix, positions=tuple(_unpacked(*one) for one in positions))
+
+
 def _unpacked(token: str, logprob: float, flat: Sequence[str | float]) -> Position:
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return Position(
-        token=str(token),
-        logprob=float(logprob),
-        top=tuple((str(name), float(value)) for name, value in pairs),
-    )
+    names, values = flat[::2], [float(value) for value in flat[1::2]]
+    if not names:
+        raise ValueError("a position names no likely token")
+    return Position(token=token, logprob=float(logprob), top=tuple(zip(map(str, names), values, strict=True)))
 
 
 def _by_id(found: object, top: int) -> Position:

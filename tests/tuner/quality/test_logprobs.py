@@ -83,7 +83,17 @@ def test_what_is_no_score_is_refused(answer: object, fault: str) -> None:
         logprobs.read(answer, 5)
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b'{"schema": 2}', b'{"schema": 1, "scored": [["a"]]}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'{"schema": 2}',
+        b'{"schema": 1, "scored": [["a"]]}',
+        b'{"schema": 1, "scored": [["a", "alone", [["7", -1, []]]]]}',
+        b'{"schema": 1, "scored": [["a", "busy", []]]}',
+    ],
+)
 def test_other_bytes_are_no_scores(data: bytes) -> None:
     """A reference that was changed is refused, not half read."""
     with pytest.raises(ValueError):
