@@ -14,7 +14,7 @@ from tuner import counters
 from tuner.quality.asked import Asked, Counted
 from tuner.quality.battery import Battery, digest
 from tuner.quality.floor import Distance
-from tuner.quality.outcome import Outcome, PartResult, Verdict
+from tuner.quality.outcome import Outcome, PartResult, Score, Verdict
 
 Role = Literal["run", "reference", "floor"]
 
@@ -98,6 +98,7 @@ def record(  # noqa: PLR0913 - all named; each is a key of the row
     replies: str | None,
     reference: str | None,
     simulated: bool,
+    evalplus: Score | None = None,
 ) -> Body:
     """Write a quality run.
 
@@ -110,6 +111,7 @@ def record(  # noqa: PLR0913 - all named; each is a key of the row
         replies: hash of the answers there.
         reference: hash of the scores that these were compared with or belong to.
         simulated: whether it ran on a practice line.
+        evalplus: what EvalPlus made of its answers, if it was asked.
 
     """
     outcome, asked, grade = measured.outcome, measured.asked, measured.outcome.grade
@@ -135,6 +137,7 @@ def record(  # noqa: PLR0913 - all named; each is a key of the row
         "replies": replies,
         "reference": reference,
         "counters": _counted(asked.counted),
+        "evalplus": asdict(evalplus) if evalplus else None,
     }
 
 

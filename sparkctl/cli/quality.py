@@ -20,10 +20,12 @@ from sparkctl.cli.quality_shown import Judged, Shown, show
 from sparkctl.cli.session import LineOption, RehearsalOption, ScenarioOption, Session, practise, verb
 from sparkctl.errors import FileFault, UsageFault
 from tuner.lever import Bounds, Ladder
-from tuner.quality import asking, battery, floor, logprobs, outcome, tasks
+from tuner.quality import asking, battery, evalplus, floor, logprobs, outcome, tasks
 from tuner.quality.asked import Asked
 from tuner.quality.battery import PARTS, Battery
+from tuner.quality.evalplus import Problems
 from tuner.quality.floor import Grade, Run
+from tuner.quality.outcome import Score
 
 DEFAULT_BATTERY = "standard"
 
@@ -64,6 +66,14 @@ def quality(
         list[str] | None,
         typer.Option("--only", help=f"Ask one part; may be given again: {', '.join(PARTS)}."),
     ] = None,
+    evalplus_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--evalplus",
+            metavar="FILE",
+            help="Also solve the problems of this local HumanEval+ or MBPP+ file; recorded only.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write scores and answers here as JSON.")
     ] = None,
@@ -88,7 +98,13 @@ def quality(
     bounds = edge.read(content.ladder(ladder), Ladder).quality if ladder else None
     role: Role = "reference" if keep else "floor" if to_floor else "run"
     wish = _Wish(
-        whole=whole, asks=_part_of(whole, only), role=role, named=reference, bounds=bounds, output=output
+        whole=whole,
+        asks=_part_of(whole, only),
+        role=role,
+        named=reference,
+        bounds=bounds,
+        output=output,
+        problems=_problems(evalplus_file),
     )
     return _run(session, endpoints.choose(session, line, url, model), wish)
 
@@ -103,6 +119,7 @@ class _Wish:
     named: str | None
     bounds: Bounds | None
     output: Path | None
+    problems: Problems | None
 
 
 def _run(session: Session, chosen: Chosen, wish: _Wish) -> int:
@@ -119,6 +136,7 @@ def _run(session: Session, chosen: Chosen, wish: _Wish) -> int:
         asked = asking.ask(
             chosen.endpoint, wish.asks, run_tag=name, clock=session.clock, report=session.console.progress
         )
+        score = _solved(session, chosen, wish)
     seconds = session.clock.monotonic_s() - began
     told = {
         **asked_of,
@@ -147,13 +165,14 @@ def _run(session: Session, chosen: Chosen, wish: _Wish) -> int:
         scores=known.store.put(scores) if scores else None,
         replies=known.store.put(replies),
         reference=judged.reference.hash if judged.reference else None,
+        evalplus=score,
         simulated=session.simulated,
     )
     line = chosen.line.name if chosen.line else ""
     row = Journal(session.ledger_path).append("quality", line, body, session.clock.today())
     if wish.output:
         _write(wish.output, body, scores, replies)
-    show(session, Shown(row=row, measured=measured, judged=judged, role=wish.role))
+    show(session, Shown(row=row, measured=measured, judged=judged, role=wish.role, score=score))
     return _EXITS[measured.outcome.verdict]
 
 
@@ -189,6 +208,26 @@ def _judge(
         return Judged(whole=True, reference=None, grade=grade, distances=(), floor={})
     of_reference = floor.floor(reference.run, repeats, SEED)
     return Judged(whole=True, reference=reference, grade=grade, distances=distances, floor=of_reference)
+
+
+def _problems(path: Path | None) -> Problems | None:
+    """Read the problems of --evalplus, and see that the package is there before anything is asked."""
+    if path is None:
+        return None
+    problems = evalplus.read(path)
+    evalplus.version()
+    return problems
+
+
+def _solved(session: Session, chosen: Chosen, wish: _Wish) -> Score | None:
+    if wish.problems is None:
+        return None
+    asked = evalplus.tasks(wish.problems)
+    said = asking.answer(
+        chosen.endpoint, wish.whole, asked, clock=session.clock, report=session.console.progress
+    )
+    session.console.progress("evalplus judges the answers")
+    return evalplus.judge(wish.problems, said)
 
 
 def _part_of(whole: Battery, only: list[str] | None) -> Battery:

@@ -13,6 +13,7 @@ from sparkctl.cli.session import Session
 from sparkctl.console import Column
 from tuner.quality.bootstrap import Estimate
 from tuner.quality.floor import Distance, Grade, Measure
+from tuner.quality.outcome import Score
 
 _PARTS = {
     "restart": "another boot, alone",
@@ -42,6 +43,7 @@ class Shown:
     measured: Measured
     judged: Judged
     role: Role
+    score: Score | None
 
 
 def show(session: Session, shown: Shown) -> None:
@@ -50,6 +52,7 @@ def show(session: Session, shown: Shown) -> None:
     _texts(session, shown.judged.distances)
     _floor(session, shown.judged)
     _grade(session, shown.judged.grade)
+    _score(session, shown.score)
     outcome, console = shown.measured.outcome, session.console
     for warning in outcome.warnings:
         console.warn(warning)
@@ -131,6 +134,17 @@ def _grade(session: Session, grade: Grade | None) -> None:
     session.console.table([Column(title=title) for title in titles], rows)
 
 
+def _score(session: Session, score: Score | None) -> None:
+    if score is None:
+        return
+    rows = [
+        (name, f"{solved} of {score.problems}", f"{solved / score.problems:.3f}")
+        for name, solved in ((score.dataset, score.base), (f"{score.dataset}+", score.plus))
+    ]
+    titles = (f"evalplus {score.version}", "solved", "pass@1, greedy; recorded, not judged")
+    session.console.table([Column(title=title) for title in titles], rows)
+
+
 def _document(session: Session, shown: Shown) -> dict[str, Any]:
     outcome, judged, body = shown.measured.outcome, shown.judged, shown.row.body
     return {
@@ -146,6 +160,7 @@ def _document(session: Session, shown: Shown) -> dict[str, Any]:
         "floor_boots": judged.grade.boots if judged.grade else None,
         "reference": judged.reference.source if judged.reference else None,
         "counters": body["counters"],
+        "evalplus": body["evalplus"],
         "warnings": list(outcome.warnings),
         "quality": body["quality"],
         "row": shown.row.n,

@@ -51,6 +51,29 @@ def ask(
     return asyncio.run(_ask(endpoint, battery, wire))
 
 
+def answer(
+    endpoint: Endpoint,
+    battery: Battery,
+    asked: Sequence[Task],
+    *,
+    clock: Clock,
+    report: Callable[[str], None],
+) -> tuple[Said, ...]:
+    """Ask questions that no battery has, with the body and the time limit of one; each answer is a value, whatever went wrong.
+
+    Raises:
+        UsageFault: the address is not http(s)://HOST:PORT with a port from 1 to 65535.
+
+    """
+    wire = Wire(clock=clock, limit_s=battery.limit_s, body=battery.body, run_tag="", report=report)
+
+    async def all_of_them() -> tuple[Said, ...]:
+        async with client.connections(endpoint, 1) as lines:
+            return await _answers(lines, asked, wire)
+
+    return asyncio.run(all_of_them())
+
+
 async def _ask(endpoint: Endpoint, battery: Battery, wire: Wire) -> Asked:
     every = tasks.tasks(battery, wire.run_tag)
     probe = battery.probe

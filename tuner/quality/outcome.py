@@ -42,6 +42,21 @@ class Outcome:
     warnings: tuple[str, ...]
 
 
+Dataset = Literal["humaneval", "mbpp"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What EvalPlus made of a run's programs: How many problems were solved on the base tests, and on those and EvalPlus' own."""
+
+    dataset: Dataset
+    digest: str
+    version: str
+    problems: int
+    base: int
+    plus: int
+
+
 def outcome(battery: Battery, asked: Asked, grade: Grade | None) -> Outcome:
     """Put a run together.
 

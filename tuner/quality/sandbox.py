@@ -75,13 +75,13 @@ class Ran:
 
 def run(program: str) -> Ran:
     """Run a program to its end or to its limits."""
-    walls, word = _walls(), secrets.token_hex(16)
+    before, word = walls(), secrets.token_hex(16)
     held = (
         "cpu",
         "memory",
         "files",
         "processes",
-        *(("network",) if walls else ()),
+        *(("network",) if before else ()),
         *(("user",) if _is_root() else ()),
     )
     # What it says goes into a file, which its limit on files bounds; a pipe would take whatever it writes.
@@ -89,7 +89,7 @@ def run(program: str) -> Ran:
         # Under root the child becomes somebody else and is still to have a folder that it can use.
         Path(own).chmod(0o777)
         child = subprocess.Popen(
-            [*walls, sys.executable, "-I", "-S", "-c", _CHILD],
+            [*before, sys.executable, "-I", "-S", "-c", _CHILD],
             cwd=own,
             env={},
             stdin=subprocess.PIPE,
@@ -122,8 +122,8 @@ def _is_root() -> bool:
 
 
 @cache
-def _walls() -> tuple[str, ...]:
-    """Return what to put before a command so that it has no network and dies with its first process; () where none works."""
+def walls() -> tuple[str, ...]:
+    """Return what to put before a command so that it has no network and dies with its first process; () where that is not possible."""
     tool = shutil.which("unshare")
     own = () if _is_root() else ("--user",)
     argv = (tool or "", *own, "--net", "--pid", "--fork", "--kill-child")

@@ -59,7 +59,7 @@ def test_it_sees_no_environment_and_an_empty_folder_of_its_own(monkeypatch: pyte
     assert sandbox.run(program).fault == ""
 
 
-@pytest.mark.skipif(not sandbox._walls(), reason="unshare gives no network namespace here")
+@pytest.mark.skipif(not sandbox.walls(), reason="unshare gives no network namespace here")
 def test_it_has_no_network_where_the_kernel_allows_that() -> None:
     """Only a loopback that is down."""
     program = "assert open('/proc/net/dev').read().count(':') == 1"
