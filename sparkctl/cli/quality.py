@@ -9,28 +9,24 @@ import typer
 
 from ledger.entry import Body
 from ledger.journal import Journal
-from ledger.quality import Fingerprint, Measured, Role, record
+from ledger.quality import Measured, Role, record
 from sparkctl import content, edge
 from sparkctl.cli import endpoint as endpoints
 from sparkctl.cli import quality_ground as grounds
 from sparkctl.cli.endpoint import Chosen
 from sparkctl.cli.hold import hold
-from sparkctl.cli.quality_ground import Ground, Reference
-from sparkctl.cli.quality_shown import Judged, Shown, show
+from sparkctl.cli.quality_judged import UNSCORED, judge
+from sparkctl.cli.quality_shown import Shown, show
 from sparkctl.cli.session import LineOption, RehearsalOption, ScenarioOption, Session, practise, verb
 from sparkctl.errors import FileFault, UsageFault
 from tuner.lever import Bounds, Ladder
-from tuner.quality import asking, battery, evalplus, floor, logprobs, outcome, tasks
-from tuner.quality.asked import Asked
+from tuner.quality import asking, battery, evalplus, logprobs, outcome, tasks
 from tuner.quality.battery import PARTS, Battery
 from tuner.quality.evalplus import Problems
-from tuner.quality.floor import Grade, Run
+from tuner.quality.floor import Run
 from tuner.quality.outcome import Score
 
 DEFAULT_BATTERY = "standard"
-
-SEED = 20260
-"""Of the bootstrap, so that the same scores are judged the same; any number would do."""
 
 _EXITS = {"passes": 0, "kept": 0, "fails": 1, "unasked": 3, "inconclusive": 4}
 
@@ -89,17 +85,19 @@ def quality(
         raise UsageFault(
             "--keep and --floor exclude each other", hint="a reference comes first, then its floor"
         )
-    if (keep or to_floor) and only and "probe" not in only:
-        raise UsageFault(
-            "--keep and --floor store scores, and --only leaves the probe out", hint="add --only probe"
-        )
     practise(session, rehearsal, scenario)
     whole = edge.read(content.quality(battery_name), Battery)
     bounds = edge.read(content.ladder(ladder), Ladder).quality if ladder else None
     role: Role = "reference" if keep else "floor" if to_floor else "run"
+    asks = _part_of(whole, only)
+    if role != "run" and asks.probe is None:
+        raise UsageFault(
+            "--keep and --floor store scores, and the probe that gives them is not among what is asked",
+            hint="add --only probe, or leave --only out",
+        )
     wish = _Wish(
         whole=whole,
-        asks=_part_of(whole, only),
+        asks=asks,
         role=role,
         named=reference,
         bounds=bounds,
@@ -145,7 +143,12 @@ def _run(session: Session, chosen: Chosen, wish: _Wish) -> int:
     }
     if wish.role == "floor":
         known.demand_repeat(reference, grounds.read_fingerprint(told))
-    judged = _judge(known, reference, grounds.read_fingerprint(told), wish, asked, name)
+    run = Run(boot=grounds.read_fingerprint(told).identity or name, scored=asked.scored)
+    judged = (
+        judge(known, reference, grounds.read_fingerprint(told), wish.role, run, wish.bounds)
+        if not asked.unscored and asked.scored
+        else UNSCORED
+    )
     measured = Measured(
         model=chosen.endpoint.model,
         battery=wish.whole,
@@ -174,40 +177,6 @@ def _run(session: Session, chosen: Chosen, wish: _Wish) -> int:
         _write(wish.output, body, scores, replies)
     show(session, Shown(row=row, measured=measured, judged=judged, role=wish.role, score=score))
     return _EXITS[measured.outcome.verdict]
-
-
-def _judge(
-    known: Ground,
-    reference: Reference | None,
-    own: Fingerprint,
-    wish: _Wish,
-    asked: Asked,
-    name: str,
-) -> Judged:
-    """Compare the scores with the reference and its floor, as far as there are any."""
-    whole = bool(asked.scored) and not asked.unscored
-    if not whole:
-        return Judged(whole=False, reference=None, grade=None, distances=(), floor={})
-    run = Run(boot=own.identity or name, scored=asked.scored)
-    if wish.role == "reference":
-        return Judged(whole=True, reference=None, grade=None, distances=(), floor=floor.floor(run, (), SEED))
-    if reference is None:
-        why = "no reference yet: run it once with --keep, on the configuration that others are to be compared with"
-        grade = Grade(outcome="inconclusive", why=why)
-        return Judged(whole=True, reference=None, grade=grade, distances=(), floor=floor.floor(run, (), SEED))
-    repeats = known.floor(reference)
-    try:
-        distances = floor.distances(reference.run, run, SEED)
-        if wish.role == "floor":
-            own_floor = floor.floor(reference.run, (*repeats, run), SEED)
-            return Judged(whole=True, reference=reference, grade=None, distances=distances, floor=own_floor)
-        candidates = (*known.alike(reference, own), run)
-        grade = floor.judge(reference.run, repeats, candidates, wish.bounds, SEED)
-    except ValueError as fault:
-        grade = Grade(outcome="inconclusive", why=f"not to be compared with {reference.source}: {fault}")
-        return Judged(whole=True, reference=None, grade=grade, distances=(), floor={})
-    of_reference = floor.floor(reference.run, repeats, SEED)
-    return Judged(whole=True, reference=reference, grade=grade, distances=distances, floor=of_reference)
 
 
 def _problems(path: Path | None) -> Problems | None:

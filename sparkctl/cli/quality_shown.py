@@ -1,6 +1,5 @@
 """What `sparkctl quality` prints: the parts, the scores text by text, the floor, and the verdict."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,11 +7,11 @@ from bootcheck import redact
 from ledger.entry import Row
 from ledger.quality import Measured, Role
 from sparkctl import edge
-from sparkctl.cli.quality_ground import Reference
+from sparkctl.cli.quality_judged import Judged
 from sparkctl.cli.session import Session
 from sparkctl.console import Column
 from tuner.quality.bootstrap import Estimate
-from tuner.quality.floor import Distance, Grade, Measure
+from tuner.quality.floor import Distance, Grade
 from tuner.quality.outcome import Score
 
 _PARTS = {
@@ -22,17 +21,6 @@ _PARTS = {
 }
 _WHY_SHOWN = 300
 """Characters of a fault on the screen: a model may answer with a whole page. --json has it all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """What came of the scores: `whole` when every text was scored; the rest as far as there is a reference."""
-
-    whole: bool
-    reference: Reference | None
-    grade: Grade | None
-    distances: tuple[Distance, ...]
-    floor: Mapping[str, Mapping[Measure, Estimate]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +95,12 @@ def _texts(session: Session, distances: tuple[Distance, ...]) -> None:
 def _floor(session: Session, judged: Judged) -> None:
     if not judged.floor:
         return
-    titles = ("floor", "KL (nats)", "other top token", "loss (nats)")
+    titles = (
+        f"floor, {judged.boots} boot{'s' * (judged.boots > 1)}",
+        "KL (nats)",
+        "other top token",
+        "loss (nats)",
+    )
     rows = [
         (_PARTS[name], *(_spread(estimate) for estimate in measures.values()))
         for name, measures in judged.floor.items()
@@ -157,7 +150,7 @@ def _document(session: Session, shown: Shown) -> dict[str, Any]:
         "probe": edge.plain(judged.grade),
         "texts": edge.plain(judged.distances),
         "floor": edge.plain(judged.floor),
-        "floor_boots": judged.grade.boots if judged.grade else None,
+        "floor_boots": judged.boots,
         "reference": judged.reference.source if judged.reference else None,
         "counters": body["counters"],
         "evalplus": body["evalplus"],

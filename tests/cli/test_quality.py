@@ -90,6 +90,7 @@ def _ask(practice: Program, *more: str) -> Any:
         (["--battery", "none"], 2, "battery 'none' is not one that ships with sparkctl: standard"),
         (["--only", "poetry"], 2, "no such part"),
         (["--only", "tools", "--keep"], 2, "add --only probe"),
+        (["--evalplus", "no.jsonl"], 2, "no.jsonl: cannot be read"),
         (["--ladder", "none"], 2, "ladder 'none' is not one"),
         (["--url", "http://127.0.0.1:9", "--model", "m", "--reference", "7"], 2, "row 7 holds no scores"),
         (

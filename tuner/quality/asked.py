@@ -14,7 +14,7 @@ class Server:
 
     version: str = ""
     started: str = ""
-    """When its process started, in seconds since 1970: another number is another boot."""
+    """When its process started (ISO 8601, UTC): another time is another boot."""
     longest: int | None = None
     """Tokens of the longest request it takes."""
 

@@ -7,6 +7,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 
 from sparkctl.clock import Clock
 from sparkctl.errors import Unclear
@@ -151,9 +152,17 @@ async def _server(line: Connection, model: str) -> Server:
     longest = own[0].get("max_model_len") if own else None
     return Server(
         version=str(version.get("version", "")) if isinstance(version, dict) else "",
-        started=started[1] if started else "",
+        started=_moment(started[1]) if started else "",
         longest=longest if isinstance(longest, int) else None,
     )
+
+
+def _moment(seconds: str) -> str:
+    """Return a start time of the metrics page in UTC, '' where it is none."""
+    try:
+        return datetime.fromtimestamp(float(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _json(page: str | None) -> object:
