@@ -123,6 +123,12 @@ def judge(
             outcome="inconclusive",
             why="no floor yet: it needs the reference's configuration on one more boot at least",
         )
+    # The reference's own boot repeats itself: it would make any candidate look nearer than a restart is.
+    candidates = [run for run in candidates if run.boot != reference.boot]
+    if not candidates:
+        return Grade(
+            outcome="inconclusive", why="this is the reference's own boot: what is judged needs another"
+        )
     mixes = [mix for mix in MIXES if all(mix in _mixes(run) for run in (*repeats, *candidates))]
     ours = np.stack([_sums(reference, run, mixes) for run in candidates])
     theirs = np.stack([_sums(reference, run, mixes) for run in repeats])

@@ -95,7 +95,7 @@ def test_engines_that_repeat_to_the_bit_leave_a_little_room() -> None:
     # Under load these scores differ from those alone, in the floor as in the candidate.
     assert found.judged[0].added == bootstrap.Estimate(mean=0.0, low=0.0, high=0.0)
     quiet = replace(REFERENCE, scored=tuple(one for one in REFERENCE.scored if one.mix == "alone"))
-    assert floor.judge(quiet, [quiet], [quiet], None, SEED).judged[0].bound_from == "least"
+    assert floor.judge(quiet, [quiet], [replace(quiet, boot="c")], None, SEED).judged[0].bound_from == "least"
 
 
 def test_without_a_repeat_nothing_is_judged() -> None:
@@ -103,6 +103,17 @@ def test_without_a_repeat_nothing_is_judged() -> None:
     found = floor.judge(REFERENCE, (), (_run("c", 0.08, seed=4),), None, SEED)
     assert (found.outcome, found.judged) == ("inconclusive", ())
     assert "one more boot" in found.why
+
+
+def test_the_references_own_boot_is_no_candidate() -> None:
+    """It repeats itself, so alone it proves nothing, and beside another boot it must not pull the mean down."""
+    own, other = replace(REFERENCE), _run("c", 0.08, seed=4)
+    assert floor.judge(REFERENCE, REPEATS, (own,), None, SEED).why.startswith(
+        "this is the reference's own boot"
+    )
+    assert floor.judge(REFERENCE, REPEATS, (own, other), None, SEED) == floor.judge(
+        REFERENCE, REPEATS, (other,), None, SEED
+    )
 
 
 def test_the_floor_is_told_by_its_parts() -> None:
