@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 
 from sparkctl.clock import Clock
 from sparkctl.errors import Unclear
-from tuner import client, counters
+from tuner import client, witness
 from tuner.client import Connection, Endpoint
-from tuner.counters import Counters
 from tuner.quality import answers, sandbox, scoring, tasks
 from tuner.quality.answers import Said
 from tuner.quality.asked import Asked, Counted, Server
@@ -22,8 +21,6 @@ from tuner.quality.tasks import Marked, Task
 from tuner.quality.wire import Wire
 
 _STARTED = re.compile(r"^process_start_time_seconds\s+(\S+)", re.MULTILINE)
-_LOOKS, _LOOK_S = 20, 0.1
-"""Looks at the server's counters after the last token, and the pause between them, in our own seconds."""
 
 
 def ask(
@@ -85,11 +82,11 @@ async def _ask(endpoint: Endpoint, battery: Battery, wire: Wire) -> Asked:
                 f"{endpoint.url}: no answer: {fault}; wanted a served endpoint",
                 hint="check the address, and whether the line is up: sparkctl status",
             )
-        server, before = await _server(lines[0], endpoint.model), await _counters(lines[0])
+        server, before = await _server(lines[0], endpoint.model), await witness.now(lines[0])
         scored, unscored = await scoring.score(lines, probe, wire) if probe else ((), "")
         asked = tuple(one for one in every if server.longest is None or one.tokens < server.longest)
         said = await _answers(lines, asked, wire)
-        after = await _settled(lines[0]) if before else None
+        after = await witness.settled(lines[0]) if before else None
     marked, held = _marked(asked, said, wire.report)
     return Asked(
         server=server,
@@ -170,20 +167,3 @@ def _json(page: str | None) -> object:
         return json.loads(page or "null")
     except ValueError:
         return None
-
-
-async def _counters(line: Connection) -> Counters | None:
-    page = await line.page("/metrics")
-    found = None if page is None else counters.read(page)
-    return found if found and found.made is not None else None
-
-
-async def _settled(line: Connection) -> Counters | None:
-    """Return the counters once no request runs: an engine counts the last step a moment after it has sent its tokens."""
-    found = await _counters(line)
-    for _ in range(_LOOKS):
-        await asyncio.sleep(_LOOK_S)
-        last, found = found, await _counters(line)
-        if found is None or (found == last and not found.in_flight):
-            break
-    return found

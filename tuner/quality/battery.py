@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
-from tuner.workload import OWN_FIELDS, Filler, Plain
+from tuner.filler import Filler
+from tuner.workload import OWN_FIELDS, Plain
 
 Part = Literal["probe", "needle", "tools", "counting", "json", "code", "repeat", "garble"]
 """What a battery consists of, in the order in which it is asked."""

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.audit import Reply, audit
+from tuner.filler import fill
 from tuner.quality import answers
 from tuner.quality.answers import Said
 from tuner.quality.battery import Battery, Count, Needle, Part, Program, Record, Tool, parts
-from tuner.workload import filler_text
 
 Json = Mapping[str, object]
 
@@ -132,7 +132,7 @@ def _needles(battery: Battery, run_tag: str) -> Iterator[Task]:
 
 
 def _haystack(needle: Needle, length: int, depth: float, code: str, tag: str) -> str:
-    words = filler_text(needle.filler, tag, length).split(" ")
+    words = fill(needle.filler, tag, length).split(" ")
     at = round(len(words) * depth)
     hidden = [*words[:at], _HIDDEN.format(code=code), *words[at:]]
     return f"{tag} {' '.join(hidden)}\n\n{_ASKED}"
