@@ -16,12 +16,12 @@ class Served(NamedTuple):
     model: str
     max_model_len: int
     garbles: bool
-    damage: float
-    """What the levers that are on do to probabilities; 0 for nothing, 1 for what EXL3 at 3.5 bits is reported to do."""
     calls_tools: bool
     """--enable-auto-tool-choice with a parser: without them a call stays text."""
     details: bool
     """--enable-prompt-tokens-details: without it vLLM does not say how many prompt tokens were cached."""
+    damage: float = 0.0
+    """What the levers that are on do to probabilities; 0 for nothing, 1 for what EXL3 at 3.5 bits is reported to do."""
 
 
 class Fault(Exception):

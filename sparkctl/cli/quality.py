@@ -76,7 +76,7 @@ def quality(
     rehearsal: RehearsalOption = False,
     scenario: ScenarioOption = None,
 ) -> int:
-    """Ask what a line still can, and how far its probabilities lie from a stored reference.
+    """Ask what a line still can, and how far it lies from a stored reference.
 
     Exit 0: passes. 1: an answer is wrong too often, or it lies beyond the restart floor. 4: there is no floor yet, or the interval
     lies on both sides of the bound. 3: the endpoint cannot be asked.
