@@ -186,8 +186,12 @@ def _counted(bench: request.Bench) -> Body | None:
 
 def _request(one: request.Request) -> Body:
     plain: dict[str, Json] = {key: _plain(value) for key, value in asdict(one).items() if key != "text"}
-    kept = hashlib.sha256(one.text.encode("utf-8", "surrogatepass")).hexdigest()
-    return plain | {"text_sha256": kept, "text_chars": len(one.text)}
+    return plain | {"text_sha256": _hash(one.text), "text_chars": len(one.text)}
+
+
+def _hash(text: str) -> str:
+    """Return what `ledger.replies` keeps a text under; it writes files, and this module does not."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _plain(value: float | str | None) -> Json:

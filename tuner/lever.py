@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from tuner.workload import SPEEDS, Quantity
@@ -79,10 +79,19 @@ class Lever:
     conflicts: tuple[str, ...] = ()
     armed: str = ""
     numerics: bool = False
+    risk: str = ""
+    """What it may cost or break, by those who ran it."""
+    reported: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """By metric the lowest and the highest effect that others published, as shares: 0.058 is +5.8 %. Orders, never judges."""
 
     def __post_init__(self) -> None:
         if not self.set:
             raise ValueError(f"lever {self.id} sets nothing")
+        for metric, (low, high) in self.reported.items():
+            if not -1 < low <= high < math.inf:
+                raise ValueError(
+                    f"lever {self.id}: reported {metric} is {low} to {high}, wanted the lower share first, above -1"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,7 +178,11 @@ def asked(workload: Workload) -> Mapping[str, Prompt]:
     return {prompt.id: prompt for prompt in workload.prompts}
 
 
+def canonical(workload: Workload) -> str:
+    """Return the workload as canonical JSON: sorted keys, no spaces."""
+    return json.dumps(asdict(workload), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
 def digest(workload: Workload) -> str:
-    """Return the SHA-256 (hex) of the workload's canonical JSON: sorted keys, no spaces, UTF-8."""
-    text = json.dumps(asdict(workload), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """Return the SHA-256 (hex) of the workload's canonical JSON in UTF-8."""
+    return hashlib.sha256(canonical(workload).encode()).hexdigest()

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ledger import agents as rows
+from ledger import replies
 from ledger.journal import Journal
+from ledger.texts import Texts
 from sparkctl import content, edge
 from sparkctl.cli.hold import hold
 from sparkctl.cli.session import Session
@@ -133,6 +135,7 @@ def measure(session_: Session, wanted: Asked, endpoint: Endpoint, own: Line | No
             )
             levels.append(level)
             if own:
+                replies.keep(Texts.beside(session_.ledger_path), (one.text for one in level.exchanges))
                 body = rows.bench(level, boot=boot, simulated=session_.simulated)
                 Journal(session_.ledger_path).append("bench", own.name, body, session_.clock.today())
             if any(one.fault for one in level.exchanges):

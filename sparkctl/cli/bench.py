@@ -10,8 +10,9 @@ import typer
 
 from launcher import glance
 from launcher.status import observe
-from ledger import record
+from ledger import record, replies
 from ledger.journal import Journal
+from ledger.texts import Texts
 from sparkctl import edge
 from sparkctl.cli import workloads
 from sparkctl.cli.agents import alone, asked, measure
@@ -28,6 +29,7 @@ from tuner.ladder import Trial
 from tuner.metrics import Category, Metric
 from tuner.request import Bench
 from tuner.results import v41bench
+from tuner.workload import canonical
 
 Form = Literal["requests", "v41bench"]
 
@@ -101,6 +103,8 @@ def bench(
             why="; ".join(reasons),
             metrics=figures,
         )
+        kept = (*(one.text for one in measured.requests), canonical(workload))
+        replies.keep(Texts.beside(session.ledger_path), kept)
         body = record.bench(trial, measured, climb=None, simulated=session.simulated)
         Journal(session.ledger_path).append("bench", own.name, body, session.clock.today())
     if output:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from launcher import plan as plans
 from launcher.recipe import digest
-from ledger import record
+from ledger import record, replies
 from ledger.bodies import Plan as PlanBody
 from ledger.entry import Body, Kind
 from ledger.history import Climb as PastClimb
 from ledger.history import last_climb, told
 from ledger.journal import Journal
+from ledger.texts import Texts
 from sparkctl.cli.ledger import read
 from sparkctl.cli.recorded_boot import boot_and_record, stage_teller
 from sparkctl.cli.served import Served, accepted
@@ -26,7 +27,7 @@ from tuner.climb import Climb, Event, climb
 from tuner.ladder import Boot, Trial, name_of, replay
 from tuner.lever import Ladder
 from tuner.verdict import Verdict
-from tuner.workload import Workload
+from tuner.workload import Workload, canonical
 
 MOST_UNFIT = 3
 """Boots in a row that a gate may stop before a climb pauses: one may be a flip of the GPU's state. Ours."""
@@ -155,6 +156,8 @@ class Climber:
             trial, measured = trials.measure(
                 plan, booted, self.workload, on, clock=session.clock, watcher=watcher
             )
+            texts = (*(one.text for one in measured.requests), canonical(self.workload)) if measured else ()
+            replies.keep(Texts.beside(session.ledger_path), texts)
             body = record.bench(trial, measured, climb=self.climb, simulated=session.simulated)
             self._append("bench", body)
         console.say(self._boot_line(step, booted, trial))

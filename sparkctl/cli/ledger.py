@@ -1,17 +1,22 @@
 """`sparkctl ledger`: list, show and verify what was recorded, and import what others reported."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from bootcheck import redact
 from ledger import table
 from ledger.imports import Known, read_ladder
 from ledger.journal import Journal, Ledger
+from ledger.texts import Texts
 from sparkctl import content, edge
 from sparkctl.cli.session import Session, verb
 from sparkctl.console import Column
 from sparkctl.errors import FileFault, UsageFault
+
+_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -68,6 +73,27 @@ def show(session: Session, n: Annotated[int, typer.Argument(help="The row's numb
     row: Any = edge.plain(rows[n])
     session.console.show(edge.to_json(row))
     session.console.answer(row)
+    return 0
+
+
+@app.command()
+@verb
+def text(
+    session: Session,
+    name: Annotated[str, typer.Argument(help="The hash of a text, as a row names it (text_sha256).")],
+) -> int:
+    """Print a text that a row names by its hash: what a model said, or a whole workload."""
+    demand(session)
+    if not _HASH.fullmatch(name):
+        raise UsageFault(
+            f"{name!r} is no hash of a text; wanted 64 hexadecimal digits",
+            hint="sparkctl ledger show N prints a bench with the text_sha256 of every request",
+        )
+    content = Texts.beside(session.ledger_path).get(name).decode("utf-8", "replace")
+    # What a model says may be what it was told: shown like a log.
+    shown = redact.text(content)
+    session.console.show(shown)
+    session.console.answer({"text_sha256": name, "text": shown})
     return 0
 
 

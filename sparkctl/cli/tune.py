@@ -14,6 +14,7 @@ from sparkctl.cli.served import Served
 from sparkctl.cli.session import LineOption, RehearsalOption, ScenarioOption, Session, practise, verb
 from sparkctl.console import Column
 from sparkctl.errors import FileFault
+from sparkctl.units import percent
 from tuner import ladder as steps
 from tuner import lever as levers
 from tuner.climb import Climb
@@ -81,7 +82,8 @@ def _show_plan(session: Session, chosen: Served, rungs: Ladder, boots: int | Non
             *(Column(title=title) for title in ("lever", "kind")),
             Column(title="sets", fold=True),
             Column(title="predicted", fold=True),
-            Column(title="source", fold=True),
+            Column(title="reported by others", fold=True),
+            Column(title="risk", fold=True),
         ),
         [
             (
@@ -89,7 +91,8 @@ def _show_plan(session: Session, chosen: Served, rungs: Ladder, boots: int | Non
                 one.kind,
                 ", ".join(f"{key}={json.dumps(value)}" for key, value in one.set.items()),
                 "\n".join(shown(effect) for effect in effects[one.id]) or "not modelled",
-                one.source,
+                "\n".join(_reported(metric, ends) for metric, ends in one.reported.items()),
+                one.risk,
             )
             for one in rungs.levers
         ],
@@ -110,6 +113,11 @@ def _show_plan(session: Session, chosen: Served, rungs: Ladder, boots: int | Non
         }
     )
     return 0
+
+
+def _reported(metric: str, ends: tuple[float, float]) -> str:
+    low, high = (percent(1 + end) for end in ends)
+    return f"{metric} {low}" if low == high else f"{metric} {low} to {high}"
 
 
 def _show(session: Session, chosen: Served, rungs: Ladder, ended: Climb) -> int:

@@ -62,6 +62,14 @@ def test_a_healthy_line_boots_serves_and_goes_down(practice: Program) -> None:
     asked = sum(one["completion_tokens"] for one in sound["requests"])
     assert abs(sound["counters"]["made"] - asked) <= 4
     assert sound["counters"]["acceptance"] > 1
+    assert len(sound["brackets"]) == 4
+    assert all(node["sm_mhz"] and not node["unread"] for one in sound["brackets"] for node in one["nodes"])
+    named = sound["requests"][0]["text_sha256"]
+    kept = practice("ledger", "text", named, "--json")
+    assert kept.code == 0
+    assert len(kept.document["text"]) == sound["requests"][0]["text_chars"]
+    assert practice("ledger", "text", sound["workload_digest"]).code == 0
+    assert practice("ledger", "text", "0" * 64).code == 2
     assert shared["voids"]
 
 

@@ -67,6 +67,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["ledger", "verify"], 2, "ledger.jsonl: there is no ledger"),
         (["ledger", "list"], 2, "ledger.jsonl: there is no ledger"),
         (["ledger", "show", "7"], 2, "ledger.jsonl: there is no ledger"),
+        (["ledger", "text", "7"], 2, "ledger.jsonl: there is no ledger"),
         (["ledger", "import", "inventory.yml"], 2, "inventory.yml"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
