@@ -9,27 +9,27 @@ from typing import Annotated, Any, Literal
 import typer
 
 from launcher import glance
-from launcher.status import observe
 from ledger import record, replies
 from ledger.journal import Journal
 from ledger.texts import Texts
 from sparkctl import edge
 from sparkctl.cli import workloads
 from sparkctl.cli.agents import alone, asked, measure
-from sparkctl.cli.hold import hold, holder
+from sparkctl.cli.endpoint import Chosen, choose
+from sparkctl.cli.hold import hold
 from sparkctl.cli.session import LineOption, RehearsalOption, ScenarioOption, Session, practise, verb
 from sparkctl.console import Column
-from sparkctl.errors import FileFault, Refused, UsageFault
+from sparkctl.errors import FileFault, UsageFault
 from sparkctl.line import Line
 from sparkctl.shell import Shell
 from tuner import bench as runner
 from tuner import metrics, voids
-from tuner.bench import Endpoint, Look
+from tuner.bench import Look
 from tuner.ladder import Trial
 from tuner.metrics import Category, Metric
 from tuner.request import Bench
 from tuner.results import v41bench
-from tuner.workload import canonical
+from tuner.workload import Workload, canonical
 
 Form = Literal["requests", "v41bench"]
 
@@ -82,34 +82,43 @@ def bench(
         wanted = asked(agents, sessions, idle_cap, minutes, take, output)
     practise(session, rehearsal, scenario)
     if wanted:
-        return measure(session, wanted, *_endpoint(session, line, url, model))
+        at = choose(session, line, url, model)
+        return measure(session, wanted, at.endpoint, at.line, at.boot)
     workload = workloads.read(prompts)
-    endpoint, own, boot = _endpoint(session, line, url, model)
-    with session.console.work(f"measuring {endpoint.url}"), _watched(own) as look:
-        measured = runner.run(
-            endpoint,
+    chosen = choose(session, line, url, model)
+    measured = _run(session, chosen, workload)
+    reasons = voids.of_bench(measured)
+    if chosen.line:
+        _record(session, chosen.line, chosen.boot, measured, reasons)
+    if output:
+        _write(output, measured, form, chosen.endpoint.model)
+    return _show(session, chosen.line.name if chosen.line else None, measured, reasons)
+
+
+def _run(session: Session, chosen: Chosen, workload: Workload) -> Bench:
+    with session.console.work(f"measuring {chosen.endpoint.url}"), _watched(chosen.line) as look:
+        return runner.run(
+            chosen.endpoint,
             workload,
             run_tag=session.new_id("bench"),
             clock=session.clock,
             report=session.console.progress,
             look=look,
         )
-    reasons, figures = voids.of_bench(measured), metrics.measure(measured)
-    if own:
-        trial = Trial(
-            boot=boot,
-            arm=(),
-            outcome="void" if reasons else "measured",
-            why="; ".join(reasons),
-            metrics=figures,
-        )
-        kept = (*(one.text for one in measured.requests), canonical(workload))
-        replies.keep(Texts.beside(session.ledger_path), kept)
-        body = record.bench(trial, measured, climb=None, simulated=session.simulated)
-        Journal(session.ledger_path).append("bench", own.name, body, session.clock.today())
-    if output:
-        _write(output, measured, form, endpoint.model)
-    return _show(session, own.name if own else None, measured, reasons)
+
+
+def _record(session: Session, line: Line, boot: str, measured: Bench, reasons: tuple[str, ...]) -> None:
+    trial = Trial(
+        boot=boot,
+        arm=(),
+        outcome="void" if reasons else "measured",
+        why="; ".join(reasons),
+        metrics=metrics.measure(measured),
+    )
+    kept = (*(one.text for one in measured.requests), canonical(measured.workload))
+    replies.keep(Texts.beside(session.ledger_path), kept)
+    body = record.bench(trial, measured, climb=None, simulated=session.simulated)
+    Journal(session.ledger_path).append("bench", line.name, body, session.clock.today())
 
 
 @contextmanager
@@ -120,29 +129,6 @@ def _watched(line: Line | None) -> Iterator[Look]:
         return
     with hold(line), Shell(line) as shell:
         yield lambda: glance.read(shell)
-
-
-def _endpoint(
-    session: Session, line_name: str | None, url: str | None, model: str | None
-) -> tuple[Endpoint, Line | None, str]:
-    """Return the endpoint, and the line and its boot when it is a line of ours."""
-    if url is not None:
-        if model is None or line_name is not None:
-            raise UsageFault(
-                "--url goes with --model and without --line",
-                hint="for example --url http://HOST:8000 --model NAME",
-            )
-        return Endpoint(url=url, model=model), None, ""
-    line = session.line(line_name)
-    seen = observe(line, session.clock)
-    if seen.state != "serving":
-        pid = holder(line)
-        hint = seen.hint or "boot it first: sparkctl boot"
-        if pid:
-            hint = f"wait for sparkctl (pid {pid}), which works on it"
-        raise Refused(f"line {line.name} is {seen.state}: {seen.note}", hint=hint)
-    own = Endpoint(url=line.url, model=seen.serves[0], key_file=line.api_key_file)
-    return own, line, seen.ranks[0].boot
 
 
 def _write(path: Path, measured: Bench, form: Form, model: str) -> None:

@@ -102,6 +102,11 @@ def _show_plan(session: Session, chosen: Served, rungs: Ladder, boots: int | Non
         f"{rungs.boots.least} measured boots on either side, at most {most} in all; voids and failures come on top"
         + (f", stopped after {boots}" if boots else "")
     )
+    if numeric := [one.id for one in rungs.levers if one.numerics]:
+        session.console.show(
+            f"{', '.join(numeric)}: meant to change numerics, so accepted only with a passed quality run on record: keep a "
+            "reference and its floor first (docs/quality.md)"
+        )
     session.console.answer(
         {
             "line": chosen.line.name,
