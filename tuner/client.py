@@ -7,6 +7,7 @@ aiohttp reads here and httpx elsewhere: see docs/decisions/0008-bench.md.
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -219,4 +220,8 @@ def _message(text: str) -> str:
 
 
 def _told(fault: Exception) -> str:
+    if isinstance(fault, aiohttp.ClientConnectorError) and fault.os_error.errno:
+        # Its own words go on about TLS where there is none; names that are not found have a negative number.
+        number, said = fault.os_error.errno, fault.os_error.strerror
+        return f"{type(fault).__name__}: {os.strerror(number) if number > 0 else said}"
     return f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__
