@@ -1,5 +1,5 @@
 # Sourced by scripts/check --engine, after setup.sh: installs the real engine on the CPU and makes the model that it serves.
-# Gives ENGINE (folder of the engine's commands) and MODEL (folder of the tiny model). Both are kept in the user's cache, by the
+# Gives ENGINE (folder of the engine's commands), MODEL (folder of the tiny model) and JUDGES (pytest for the engine's Python). All are kept in the user's cache, by the
 # digest of what they are made from: torch and vLLM take some GB and minutes, a second run takes neither.
 
 ENGINE_CACHE=${SPARKCTL_ENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sparkctl}
@@ -27,8 +27,18 @@ make_engine() {
         give_up "the engine could not be installed into $home" "a package index must be reachable; read pip's words above"
 }
 
+# pytest for the engine's Python, beside the engine and not in it: what the engine consists of stays its own list.
+make_judges() {
+    local home=$1 beside=$2
+    say "installing pytest for the engine's Python into $beside"
+    rm -rf "$beside"
+    "$home/bin/python" -m pip install --quiet --disable-pip-version-check --target "$beside" \
+        --requirement "$ROOT/tests/vllm_plugin/requirements.txt" </dev/null >&2 && touch "$beside/.whole" ||
+        give_up "pytest could not be installed into $beside" "a package index must be reachable; read pip's words above"
+}
+
 engine_setup() {
-    local home model
+    local home model judges
     home=$ENGINE_CACHE/vllm-$(digest_of "$ROOT/tests/engine/requirements.txt")
     [[ -e $home/.whole ]] || make_engine "$home"
     model=$ENGINE_CACHE/tiny-$(digest_of "$ROOT/tests/engine/make_model.py" "$ROOT/tests/engine/lessons.json")
@@ -38,5 +48,7 @@ engine_setup() {
         "$home/bin/python" "$ROOT/tests/engine/make_model.py" "$model" </dev/null >&2 ||
             give_up "the tiny model could not be made" "read the words above"
     fi
-    export ENGINE=$home/bin MODEL=$model
+    judges=$ENGINE_CACHE/judges-$(digest_of "$ROOT/tests/vllm_plugin/requirements.txt")
+    [[ -e $judges/.whole ]] || make_judges "$home" "$judges"
+    export ENGINE=$home/bin MODEL=$model JUDGES=$judges
 }

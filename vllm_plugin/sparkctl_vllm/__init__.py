@@ -1,0 +1,1 @@
+"""Budget reads of mixture-of-experts weights: plan, allocator, reference and kernels. Enters vLLM's environment; imports no sparkctl."""
