@@ -1,0 +1,185 @@
+"""The CUDA path: builds cuda/budget.cu for the device that is there, once, and calls it on torch tensors.
+
+The library knows nothing of torch: pointers, sizes and a stream go in. It is kept in the user's cache by the digest of the source and the
+architecture; no binary is shipped.
+"""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+
+from sparkctl_vllm import tiles
+from sparkctl_vllm.experts import TILE, Experts
+from sparkctl_vllm.loads import MOST_WEIGHT
+from sparkctl_vllm.refusal import Refusal, demand
+
+SOURCE = Path(__file__).with_name("cuda") / "budget.cu"
+ARCHITECTURES = ("90", "121")
+"""Compute capabilities that the source is compiled and checked for: H200 and GB10."""
+HIDDEN = (1024, 4096, 5120)
+MOST_HALF = 65504.0
+FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC")
+
+
+def build(architecture: str, source: Path = SOURCE, extra: Sequence[str] = ()) -> Path:
+    """Compile the source for sm_`architecture` and return the library; a kept one is returned as it is."""
+    demand(
+        architecture in ARCHITECTURES,
+        "architecture",
+        f"sm_{architecture}",
+        ", ".join(f"sm_{one}" for one in ARCHITECTURES),
+    )
+    told = source.read_bytes() + repr((architecture, FLAGS, tuple(extra))).encode()
+    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sparkctl-vllm"
+    library = home / f"{source.stem}-sm_{architecture}-{sha256(told).hexdigest()[:16]}.so"
+    if not library.is_file():
+        home.mkdir(parents=True, exist_ok=True)
+        fresh = library.with_suffix(f".{os.getpid()}.so")
+        argv = ["nvcc", *FLAGS, f"-arch=sm_{architecture}", *extra, "-o", str(fresh), str(source)]
+        try:
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        except FileNotFoundError as fault:
+            raise Refusal(
+                "nvcc", "not found", "CUDA 13's compiler on the PATH", "the serving image brings it"
+            ) from fault
+        demand(done.returncode == 0, "nvcc", done.stderr.strip()[-2000:], "a clean build")
+        fresh.replace(library)
+    return library
+
+
+def library(device: torch.device) -> ctypes.CDLL:
+    """Return the library for a device, built where it is missing."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return ctypes.CDLL(str(build(f"{major}{minor}")))
+
+
+def prescale(limit: float) -> float:
+    """Return the power of two by which h is kept larger, so that the clamp's largest product still fits float16."""
+    most = limit * limit * MOST_WEIGHT
+    demand(
+        most <= MOST_HALF,
+        "limit",
+        limit,
+        f"at most {(MOST_HALF / MOST_WEIGHT) ** 0.5:.0f} for the CUDA kernel: h is kept in float16",
+    )
+    power = 1.0
+    while most * power * 2 <= MOST_HALF:
+        power *= 2
+    return power
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a graph is captured for."""
+
+    rows: int
+    top_k: int
+    experts: int
+    tiles: int
+    hidden: int
+    limit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """What the layers of one stream share: h between the phases, the count of arrivals, and what was planned last."""
+
+    h: torch.Tensor
+    meet: torch.Tensor
+    told: torch.Tensor
+
+    @classmethod
+    def of(cls, shape: Shape, device: torch.device) -> "Workspace":
+        """Reserve it, before a graph is captured."""
+        places = shape.rows * shape.top_k
+        return cls(
+            # One row more than places: the kernel looks ahead behind the last one.
+            h=torch.zeros(places + 1, shape.tiles * TILE, dtype=torch.float16, device=device),
+            meet=torch.zeros(1, dtype=torch.int64, device=device),
+            told=torch.zeros(2, shape.experts, dtype=torch.int32, device=device),
+        )
+
+
+class Kernel:
+    """The CUDA kernel for one shape: called with device tensors, inside or outside a graph; never waits for the device."""
+
+    def __init__(self, shape: Shape, device: torch.device, overlap: bool = True) -> None:  # noqa: FBT001, FBT002
+        self.shape = shape
+        self.overlap = overlap
+        self.workspace = Workspace.of(shape, device)
+        self.prescale = prescale(shape.limit)
+        self._library = library(device)
+        properties = torch.cuda.get_device_properties(device)
+        why = obstacle(
+            shape, self._library.budget_shared(shape.rows, shape.top_k, shape.tiles), _most_shared(properties)
+        )
+        demand(not why, "shape", shape, "one that the CUDA kernel takes", why)
+        self.blocks = properties.multi_processor_count
+        self.width, self.splits = division(shape.hidden, self.blocks)
+
+    def __call__(  # noqa: PLR0913, PLR0917 - the operands of one layer
+        self,
+        pack: torch.Tensor,
+        importance: torch.Tensor,
+        price: torch.Tensor,
+        floor: int,
+        x: torch.Tensor,
+        picks: torch.Tensor,
+        weights: torch.Tensor,
+        valid: torch.Tensor,
+        out: torch.Tensor,
+    ) -> torch.Tensor:
+        """Read one layer into `out`, float32 [rows, hidden]. `importance` is [tiles, experts]; price and valid are one number on the device."""
+        shape, space = self.shape, self.workspace
+        pointers = (pack, importance, price, x, picks, weights, valid, space.h, out, space.meet, space.told)
+        stream = torch.cuda.current_stream(x.device).cuda_stream
+        code = self._library.budget_read(
+            *(ctypes.c_void_p(one.data_ptr()) for one in pointers),
+            *(shape.rows, shape.top_k, shape.experts, shape.tiles, floor, shape.hidden),
+            *(ctypes.c_float(shape.limit), ctypes.c_float(self.prescale)),
+            *(self.blocks, self.splits, self.width, int(self.overlap), ctypes.c_void_p(stream)),
+        )
+        demand(code == 0, "budget kernel", f"CUDA error {code}", "a clean launch")
+        return out
+
+
+def obstacle(shape: Shape, shared: int, most_shared: int) -> str:
+    """Return why a shape cannot be taken by the CUDA kernel, or nothing."""
+    if shape.hidden not in HIDDEN:
+        return f"hidden {shape.hidden} is not compiled, only {', '.join(map(str, HIDDEN))}"
+    if shape.rows * shape.top_k > 512:
+        return f"{shape.rows} rows of {shape.top_k} picks are more than 512 threads"
+    if shape.experts > 512:
+        return f"{shape.experts} experts are more than 512 threads"
+    if shape.tiles > 63:
+        return f"{shape.tiles} tiles are more than six bits"
+    if shared + 256 > most_shared:
+        return f"{shared} bytes of shared memory are more than {most_shared}"
+    return ""
+
+
+def division(hidden: int, blocks: int) -> tuple[int, int]:
+    """Return how down is divided: 16-output groups a block takes (5 or 16), and how many blocks share one such group (1 or 2).
+
+    Two addends onto zero give the same bits in either order; three would not, so never more.
+    """
+    for width in (5, 16):
+        groups = -(-hidden // (16 * width))
+        if groups * 2 <= blocks:
+            return width, 2
+    return 16, 1
+
+
+def packed(experts: Experts) -> torch.Tensor:
+    """Return the weights as the kernel reads them."""
+    return tiles.fragments(experts)
+
+
+def _most_shared(properties: object) -> int:
+    return int(getattr(properties, "shared_memory_per_block_optin", 101_376))
