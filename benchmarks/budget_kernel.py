@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "vllm_plugin"))
 
 import torch  # noqa: E402 - found beside the plug-in
+
 from budget_kernel_report import Case, Ceiling, document, faults, plotted, table  # noqa: E402
 from sparkctl_vllm import native  # noqa: E402
 from sparkctl_vllm.tiles import bytes_of  # noqa: E402

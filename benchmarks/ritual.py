@@ -23,12 +23,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ritual_report import Form, Measured, Where, document, faults, table
-
 from bootcheck import collect, gates, probes
 from bootcheck.facts import Context
 from launcher import boot
 from rehearsal.hosts import Rack, obstacle, raised
+from ritual_report import Form, Measured, Where, document, faults, table
 from sparkctl import ansible
 from sparkctl.cli import served
 from sparkctl.cli.session import Session
