@@ -20,7 +20,7 @@ REASONS = {
 }
 """By scenario, what its bench must say."""
 
-DEFAULT = {"loop", "slow-flip"}
+DEFAULT = {"slow-flip"}
 """Measured in the default tests, the others under --full."""
 
 pytestmark = [pytest.mark.cluster, pytest.mark.apart]
