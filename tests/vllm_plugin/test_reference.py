@@ -139,17 +139,17 @@ def test_sorting_bf16_is_exact_and_sorting_mxfp4_costs_down_only():
 def test_fragments_undo_to_the_codes():
     """Every word of a fragment pack, undone as cuda/budget.cu undoes it, gives the codes of the rows and columns that it stands for."""
     torch.manual_seed(5)
-    hidden = 1024
+    hidden = 1280
     made = experts.quantised(
         torch.randn(2, 64, hidden), torch.randn(2, 64, hidden), torch.randn(2, hidden, 64), 10.0
     )
     pack = tiles.fragments(made)
     assert pack.shape == (2, 1, tiles.bytes_of(hidden)) == (2, 1, made.tile_bytes)
-    words = pack[1, 0, : 64 * hidden].view(torch.int32).view(8, 16, 32, 4)
+    words = pack[1, 0, : 64 * hidden].view(torch.int32).view(8, 20, 32, 4)
     gate, up = mxfp4.unpacked(made.gate.codes[1]), mxfp4.unpacked(made.up.codes[1])
     lanes = torch.arange(32)
     for unit in range(8):
-        for warp in range(16):
+        for warp in range(20):
             for word in range(4):
                 k = warp * 64 + 32 * (word >> 1) + 8 * (lanes & 3) + 4 * (word & 1)
                 row = unit * 8 + (lanes >> 2)

@@ -18,13 +18,20 @@ from sparkctl_vllm import tiles
 from sparkctl_vllm.experts import TILE, Experts
 from sparkctl_vllm.loads import MOST_WEIGHT
 from sparkctl_vllm.refusal import Refusal, demand
+from sparkctl_vllm.step import MOST_TOP_K
 
 SOURCE = Path(__file__).with_name("cuda") / "budget.cu"
 ARCHITECTURES = ("90", "121")
 """Compute capabilities that the source is compiled and checked for: H200 and GB10."""
-HIDDEN = (1024, 4096, 5120)
+HIDDEN = (1280, 2560, 5120)
+MOST, MOST_TILES = 512, 63
+"""Picks or experts of a step, and tiles of an expert, for which the kernel has threads and bits."""
 MOST_HALF = 65504.0
+STATIC = 256
+"""Bytes of shared memory beside what is asked for: the kernel's barriers."""
 FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC")
+SIZES = {"90": (), "121": ("-DRING=1", "-DSLOTS=2", "-DLAG=1")}
+"""What is on its way at once: GB10 has 99 KB of shared memory a block, and a sixteenth of the H200's bandwidth to keep busy."""
 
 
 def build(architecture: str, source: Path = SOURCE, extra: Sequence[str] = ()) -> Path:
@@ -35,13 +42,14 @@ def build(architecture: str, source: Path = SOURCE, extra: Sequence[str] = ()) -
         f"sm_{architecture}",
         ", ".join(f"sm_{one}" for one in ARCHITECTURES),
     )
-    told = source.read_bytes() + repr((architecture, FLAGS, tuple(extra))).encode()
+    flags = (*FLAGS, *SIZES[architecture], *extra)
+    told = source.read_bytes() + repr((architecture, flags)).encode()
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sparkctl-vllm"
     library = home / f"{source.stem}-sm_{architecture}-{sha256(told).hexdigest()[:16]}.so"
     if not library.is_file():
         home.mkdir(parents=True, exist_ok=True)
         fresh = library.with_suffix(f".{os.getpid()}.so")
-        argv = ["nvcc", *FLAGS, f"-arch=sm_{architecture}", *extra, "-o", str(fresh), str(source)]
+        argv = ["nvcc", *flags, f"-arch=sm_{architecture}", "-o", str(fresh), str(source)]
         try:
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
         except FileNotFoundError as fault:
@@ -91,16 +99,17 @@ class Workspace:
     """What the layers of one stream share: h between the phases, the count of arrivals, and what was planned last."""
 
     h: torch.Tensor
+    sums: torch.Tensor | None
     meet: torch.Tensor
     told: torch.Tensor
 
     @classmethod
-    def of(cls, shape: Shape, device: torch.device) -> "Workspace":
+    def of(cls, shape: Shape, sums: tuple[int, int] | None, device: torch.device) -> "Workspace":
         """Reserve it, before a graph is captured."""
         places = shape.rows * shape.top_k
         return cls(
-            # One row more than places: the kernel looks ahead behind the last one.
-            h=torch.zeros(places + 1, shape.tiles * TILE, dtype=torch.float16, device=device),
+            h=torch.zeros(places, shape.tiles * TILE, dtype=torch.float16, device=device),
+            sums=None if sums is None else torch.zeros(sums, dtype=torch.float32, device=device),
             meet=torch.zeros(1, dtype=torch.int64, device=device),
             told=torch.zeros(2, shape.experts, dtype=torch.int32, device=device),
         )
@@ -112,16 +121,19 @@ class Kernel:
     def __init__(self, shape: Shape, device: torch.device, overlap: bool = True) -> None:  # noqa: FBT001, FBT002
         self.shape = shape
         self.overlap = overlap
-        self.workspace = Workspace.of(shape, device)
         self.prescale = prescale(shape.limit)
         self._library = library(device)
         properties = torch.cuda.get_device_properties(device)
-        why = obstacle(
-            shape, self._library.budget_shared(shape.rows, shape.top_k, shape.tiles), _most_shared(properties)
-        )
-        demand(not why, "shape", shape, "one that the CUDA kernel takes", why)
         self.blocks = properties.multi_processor_count
-        self.width, self.splits = division(shape.hidden, self.blocks)
+        most = _most_shared(properties)
+        sizes = [
+            self._library.budget_shared(shape.rows, shape.top_k, shape.tiles, shape.hidden, sums)
+            for sums in (0, 1)
+        ]
+        why = obstacle(shape, sizes[0], most)
+        demand(not why, "shape", shape, "one that the CUDA kernel takes", why)
+        apart = (self.blocks, self._library.budget_sums(shape.rows, shape.top_k))
+        self.workspace = Workspace.of(shape, None if sizes[1] + STATIC <= most else apart, device)
 
     def __call__(  # noqa: PLR0913, PLR0917 - the operands of one layer
         self,
@@ -137,13 +149,26 @@ class Kernel:
     ) -> torch.Tensor:
         """Read one layer into `out`, float32 [rows, hidden]. `importance` is [tiles, experts]; price and valid are one number on the device."""
         shape, space = self.shape, self.workspace
-        pointers = (pack, importance, price, x, picks, weights, valid, space.h, out, space.meet, space.told)
+        pointers = (
+            pack,
+            importance,
+            price,
+            x,
+            picks,
+            weights,
+            valid,
+            space.h,
+            space.sums,
+            out,
+            space.meet,
+            space.told,
+        )
         stream = torch.cuda.current_stream(x.device).cuda_stream
         code = self._library.budget_read(
-            *(ctypes.c_void_p(one.data_ptr()) for one in pointers),
+            *(ctypes.c_void_p(None if one is None else one.data_ptr()) for one in pointers),
             *(shape.rows, shape.top_k, shape.experts, shape.tiles, floor, shape.hidden),
             *(ctypes.c_float(shape.limit), ctypes.c_float(self.prescale)),
-            *(self.blocks, self.splits, self.width, int(self.overlap), ctypes.c_void_p(stream)),
+            *(self.blocks, int(self.overlap), ctypes.c_void_p(stream)),
         )
         demand(code == 0, "budget kernel", f"CUDA error {code}", "a clean launch")
         return out
@@ -151,29 +176,19 @@ class Kernel:
 
 def obstacle(shape: Shape, shared: int, most_shared: int) -> str:
     """Return why a shape cannot be taken by the CUDA kernel, or nothing."""
-    if shape.hidden not in HIDDEN:
-        return f"hidden {shape.hidden} is not compiled, only {', '.join(map(str, HIDDEN))}"
-    if shape.rows * shape.top_k > 512:
-        return f"{shape.rows} rows of {shape.top_k} picks are more than 512 threads"
-    if shape.experts > 512:
-        return f"{shape.experts} experts are more than 512 threads"
-    if shape.tiles > 63:
-        return f"{shape.tiles} tiles are more than six bits"
-    if shared + 256 > most_shared:
-        return f"{shared} bytes of shared memory are more than {most_shared}"
-    return ""
-
-
-def division(hidden: int, blocks: int) -> tuple[int, int]:
-    """Return how down is divided: 16-output groups a block takes (5 or 16), and how many blocks share one such group (1 or 2).
-
-    Two addends onto zero give the same bits in either order; three would not, so never more.
-    """
-    for width in (5, 16):
-        groups = -(-hidden // (16 * width))
-        if groups * 2 <= blocks:
-            return width, 2
-    return 16, 1
+    places = shape.rows * shape.top_k
+    limits = (
+        (
+            shape.hidden in HIDDEN,
+            f"hidden {shape.hidden} is not compiled, only {', '.join(map(str, HIDDEN))}",
+        ),
+        (shape.top_k <= MOST_TOP_K, f"top-k {shape.top_k} is more than the {MOST_TOP_K} that are compiled"),
+        (places <= MOST, f"{shape.rows} rows of {shape.top_k} picks are more than {MOST} threads"),
+        (shape.experts <= MOST, f"{shape.experts} experts are more than {MOST} threads"),
+        (shape.tiles <= MOST_TILES, f"{shape.tiles} tiles are more than six bits"),
+        (shared + STATIC <= most_shared, f"{shared} bytes of shared memory are more than {most_shared}"),
+    )
+    return next((why for fits, why in limits if not fits), "")
 
 
 def packed(experts: Experts) -> torch.Tensor:

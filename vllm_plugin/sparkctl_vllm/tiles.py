@@ -10,8 +10,8 @@ from sparkctl_vllm import mxfp4
 from sparkctl_vllm.experts import TILE, Experts
 from sparkctl_vllm.refusal import demand
 
-WARPS = 16
-"""Warps of a block of the CUDA kernel: each takes 1/16 of the hidden channels of gate and up."""
+WARPS = 20
+"""Warps of a block of the CUDA kernel: each takes 1/20 of the hidden channels of gate and up."""
 
 
 def bytes_of(hidden: int) -> int:
@@ -32,9 +32,9 @@ def rows(experts: Experts) -> torch.Tensor:
 
 
 def fragments(experts: Experts) -> torch.Tensor:
-    """Return uint8 [experts, tiles, bytes] for cuda/budget.cu: hidden a multiple of 1024.
+    """Return uint8 [experts, tiles, bytes] for cuda/budget.cu: hidden a multiple of 1280.
 
-    A tile is gate/up codes [8 units][16 warps][blocks of k64][32 lanes][4 words], their scales [8][16][blocks][8 rows][4], down codes
+    A tile is gate/up codes [8 units][20 warps][blocks of k64][32 lanes][4 words], their scales [8][20][8 rows][blocks][4], down codes
     [hidden/16][32 lanes][4 words], their scales [hidden/16][8 rows][4]. A unit is 8 neurons: rows g are gate, rows g+8 are up. Lane (g, q) holds
     k = 32 group + 8 q + 4 half + 0..3 of both rows in word 2 group + half.
     """
@@ -49,7 +49,8 @@ def fragments(experts: Experts) -> torch.Tensor:
     up_scales = torch.stack(
         [_scales(one.scales).view(count, tiles, 8, 8, -1, 2) for one in (experts.gate, experts.up)], dim=-1
     )
-    up_scales = up_scales.permute(0, 1, 2, 4, 3, 5, 6)  # [.., unit, k64, row, group, gate or up]
+    # [.., unit, warp, row, block, group, gate or up]
+    up_scales = up_scales.unflatten(4, (WARPS, -1)).permute(0, 1, 2, 4, 3, 5, 6, 7)
     down = (
         mxfp4.unpacked(experts.down.codes)
         .view(count, hidden // 16, 2, 8, tiles, TILE)

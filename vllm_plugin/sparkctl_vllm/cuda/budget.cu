@@ -15,28 +15,22 @@
 
 namespace {
 
-constexpr int WARPS = 16, THREADS = WARPS * 32;
-constexpr int SLOTS = 8, LAG = 2;      // partial sums wait for their reducing warp in a ring
+constexpr int WARPS = 20, THREADS = WARPS * 32;
+constexpr int WIDTH = 5;               // times 16 outputs that a thread block takes at once
+constexpr int TOP_K = 8;               // picks of a row at most
+constexpr int MOST = 512;              // experts, picks and blocks of rows at most
+constexpr int IMPORTANCE = 12;         // tiles whose importance is fetched before the step is known
 #ifndef RING
-#define RING 2                         // gate/up units on their way to a warp
+#define RING 2                         // gate/up units, and down tiles, on their way to a warp; a power of two
 #endif
-#ifndef AHEAD
-#define AHEAD (RING * 4)               // down steps on their way to a warp
+#ifndef SLOTS
+#define SLOTS 4                        // partial sums of units that wait for their reducing warp
 #endif
-#ifndef HELD
-#define HELD 2                         // steps whose h is on its way, a divisor of AHEAD
+#ifndef LAG
+#define LAG 2                          // units until that warp takes them, less than SLOTS
 #endif
 #ifndef PREFETCH
-#define PREFETCH 16                    // down steps asked into L2 before the barrier, at most 32
-#endif
-constexpr int IMPORTANCE = 12;         // tiles whose importance is fetched before the step is known
-constexpr int STEP = 32 * 20;          // shared bytes of one m16 x k64 block on its way to a warp: 16 of codes and 4 of scales a lane
-constexpr int WAY = (RING * 5 > AHEAD ? RING * 5 : AHEAD) * STEP;  // of a warp; 5 blocks at most are a unit's slice
-#ifdef TRACE
-__device__ unsigned long long trace[8 * 256];
-#define MARK(i) do { if (threadIdx.x == 0) { unsigned long long now; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)); trace[blockIdx.x * 8 + i] = now; } } while (0)
-#else
-#define MARK(i)
+#define PREFETCH 2                     // down tiles of a warp asked into L2 before the barrier, behind those on their way
 #endif
 constexpr uint32_t MASK = 0x8E008E00u; // sign, and exponent with mantissa, of e2m1 in two float16
 
@@ -49,32 +43,34 @@ struct Args {
     const float *weights;      // [rows, top_k]
     const int *valid;          // one number: rows that are no padding
     __half *h;                 // [rows * top_k, 64 * tiles]
+    float *sums;               // [thread blocks, rows * top_k + 8 * WARPS, 16 * WIDTH]; null: in shared memory
     float *out;                // [rows, hidden]
     unsigned long long *meet;  // counts arrivals for ever
     int *told;                 // [2, experts]: loads and depths, for whoever wants to know; may be null
-    int rows, top_k, experts, tiles, floor, splits, most;
+    int rows, top_k, experts, tiles, floor, splits;
     float limit, prescale;
 };
 
-struct __align__(8) Expert { uint32_t base; uint16_t row; uint8_t depth, count; };  // base: its first tile in the pack
+// Up to eight rows of one expert. base: its first tile in the pack; first: its first item of the list; row: its first place;
+// behind: bits of the warps that begin within it, behind another warp of this thread block.
+struct __align__(16) Expert { uint32_t base; uint16_t first, row; uint8_t depth, count; uint32_t behind; };
 
 // Copies that are waited for by group, in order. Loads into registers would be waited for by one of six scoreboards, which the steps in
-// flight would have to share: then the next one is waited for together with the last. A lane reads only what it copied itself.
-struct Way {
-    uint32_t codes, scales;  // shared addresses of this lane's 16 and 4 bytes of the first step
-    __device__ __forceinline__ explicit Way(char *memory) {
-        const uint32_t warp = (uint32_t)__cvta_generic_to_shared(memory) + threadIdx.x / 32 * WAY, lane = threadIdx.x & 31;
-        codes = warp + lane * 16, scales = warp + 512 + lane * 4;
-    }
-    __device__ __forceinline__ void copy(int step, const void *from, const void *scales_from) const {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(codes + step * STEP), "l"(from) : "memory");
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(scales + step * STEP), "l"(scales_from) : "memory");
-    }
-    __device__ __forceinline__ void take(int step, uint4 &c, uint32_t &s) const {
-        asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(c.x), "=r"(c.y), "=r"(c.z), "=r"(c.w) : "r"(codes + step * STEP) : "memory");
-        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(s) : "r"(scales + step * STEP) : "memory");
-    }
-};
+// flight would have to share: then the next one is waited for together with the last. A lane reads the codes that it copied itself; scales
+// cross lanes, hence the warp barriers around them.
+__device__ __forceinline__ void copy16(uint32_t to, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+__device__ __forceinline__ uint4 take16(uint32_t from) {
+    uint4 r;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(from) : "memory");
+    return r;
+}
+__device__ __forceinline__ uint32_t take4(uint32_t from) {
+    uint32_t r;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(from) : "memory");
+    return r;
+}
 __device__ __forceinline__ void close_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LEFT>
 __device__ __forceinline__ void await_group() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }
@@ -131,6 +127,8 @@ struct Plan {
     uint16_t *list;    // (block << 6) | tile, one an item
     uint16_t *row;     // row of x of each place, places of one expert side by side
     float *weight;     // and its router weight
+    uint16_t *place;   // place of each pick, MOST for none, 2 * MOST added where several warps of the block share its expert
+    uint16_t *block;   // and its block of rows
     int items, blocks;
 };
 
@@ -143,49 +141,58 @@ struct Shape {
     static constexpr size_t DOWN = 68 * (size_t)HIDDEN;
     static constexpr size_t DOWN_SCALES = 100 * (size_t)HIDDEN;
     static constexpr size_t TILE = 102 * (size_t)HIDDEN;
+    static constexpr int UNIT = KB * 544;                        // shared bytes of a warp's slice of a unit on its way
+    static constexpr int SLICE = RING * 544 * (KB > WIDTH ? KB : WIDTH);  // of all that is on its way to a warp
+    static constexpr int GROUPS = HIDDEN / (16 * WIDTH);
 };
 
-__device__ Plan plan(const Args &a, char *&shared, char *scratch, const float (&early)[IMPORTANCE]) {
+template <int HIDDEN>
+__device__ __forceinline__ Plan plan(const Args &a, char *shared, char *scratch, const float (&early)[IMPORTANCE]) {
     const int t = threadIdx.x, warp = t >> 5, lane = t & 31, picks = a.rows * a.top_k;
     Plan p;
     p.expert = (Expert *)shared;
-    p.list = (uint16_t *)(p.expert + THREADS);
-    p.row = p.list + ((a.most + 7) & ~7);
-    p.weight = (float *)(p.row + THREADS);
-    shared = (char *)(p.weight + THREADS);
-    int *load = (int *)scratch;                               // [THREADS]
-    uint8_t *in_warp = (uint8_t *)(load + THREADS);           // [WARPS][THREADS]
-    uint16_t *first = (uint16_t *)(in_warp + WARPS * THREADS);// [THREADS]
-    uint64_t *totals = (uint64_t *)(first + THREADS);         // [WARPS]
+    p.weight = (float *)(p.expert + MOST);
+    p.row = (uint16_t *)(p.weight + MOST);
+    p.place = p.row + MOST;
+    p.block = p.place + MOST;
+    p.list = p.block + MOST;
+    int *load = (int *)scratch;                              // [MOST]
+    uint64_t *totals = (uint64_t *)(load + MOST);            // [WARPS]
+    uint32_t *first = (uint32_t *)(totals + WARPS);          // [MOST]: block in the upper half, place in the lower
+    uint8_t *in_warp = (uint8_t *)(first + MOST);            // [WARPS][MOST]
 
     int e = -1, row = 0;
     float weight = 0.f;
+    const float price = *a.price;  // asked for early: it comes from afar
     if (t < picks) {
         e = a.picks[t];
         weight = a.weights[t];
         row = t / a.top_k;
         if (row >= *a.valid || e >= a.experts) e = -1;
     }
-    load[t] = 0;
-    for (int i = 0; i < WARPS * THREADS / 16 / THREADS; i++) ((uint4 *)in_warp)[i * THREADS + t] = make_uint4(0, 0, 0, 0);
+    // While those are on their way: the output begins at 0, and x, which may come from far, is asked for.
+    if (a.splits > 1)
+        for (int i = blockIdx.x * THREADS + t; i < a.rows * HIDDEN / 4; i += gridDim.x * THREADS) ((float4 *)a.out)[i] = make_float4(0.f, 0.f, 0.f, 0.f);
+    for (int i = blockIdx.x + t * gridDim.x; i < a.rows * HIDDEN * 2 / 512; i += THREADS * gridDim.x) into_l2((const char *)a.x + (size_t)i * 512, 512);
+    if (t < MOST) load[t] = 0, p.place[t] = MOST;
+    for (int i = t; i < WARPS * MOST / 16; i += THREADS) ((uint4 *)in_warp)[i] = make_uint4(0, 0, 0, 0);
     __syncthreads();
     const uint32_t same = __match_any_sync(0xFFFFFFFFu, e >= 0 ? e : -1 - lane);
     const int rank = __popc(same & ((1u << lane) - 1));
     if (e >= 0) {
-        if (rank == 0) in_warp[warp * THREADS + e] = __popc(same);
+        if (rank == 0) in_warp[warp * MOST + e] = __popc(same);
         atomicAdd(&load[e], max(1, __float2int_rn(weight * weight * 1048576.f)));
     }
     __syncthreads();
     int count = 0, depth = 0;
     if (t < a.experts) {
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) {
-            const int n = in_warp[w * THREADS + t];
-            in_warp[w * THREADS + t] = count;
+        for (int w = 0; w * 32 < picks; w++) {
+            const int n = in_warp[w * MOST + t];
+            in_warp[w * MOST + t] = count;
             count += n;
         }
         if (count) {
-            const float l = (float)load[t], price = *a.price;
+            const float l = (float)load[t];
 #pragma unroll
             for (int k = 0; k < IMPORTANCE; k++) depth += l * early[k] > price;
             for (int k = IMPORTANCE; k < a.tiles; k++) depth += l * a.importance[k * a.experts + t] > price;
@@ -211,18 +218,20 @@ __device__ Plan plan(const Args &a, char *&shared, char *scratch, const float (&
         all += n;
     }
     const uint64_t begin = before + sum - own;
-    first[t] = (uint16_t)(begin >> 16);
+    const uint32_t v0 = begin & 0xFFFF, row0 = begin >> 16 & 0xFFFF, item0 = begin >> 32;
+    if (t < MOST) first[t] = v0 << 16 | row0;
     for (int b = 0; b < blocks; b++) {
-        const int v = (int)(begin & 0xFFFF) + b;
-        p.expert[v] = Expert{(uint32_t)(t * a.tiles), (uint16_t)((begin >> 16 & 0xFFFF) + 8 * b), (uint8_t)depth, (uint8_t)min(8, count - 8 * b)};
-        uint16_t *item = p.list + (begin >> 32) + b * depth;
-        for (int k = 0; k < depth; k++) item[k] = (uint16_t)(v << 6 | k);
+        p.expert[v0 + b] = Expert{(uint32_t)(t * a.tiles), (uint16_t)(item0 + b * depth), (uint16_t)(row0 + 8 * b), (uint8_t)depth,
+                                  (uint8_t)min(8, count - 8 * b), 0};
+        for (int k = 0; k < depth; k++) p.list[item0 + b * depth + k] = (uint16_t)(v0 + b << 6 | k);
     }
     __syncthreads();
     if (e >= 0) {
-        const int place = first[e] + in_warp[warp * THREADS + e] + rank;
+        const int within = in_warp[warp * MOST + e] + rank, place = (first[e] & 0xFFFF) + within;
         p.row[place] = row;
         p.weight[place] = weight;
+        p.place[t] = place;
+        p.block[t] = (first[e] >> 16) + within / 8;
     }
     p.items = (int)(all >> 32), p.blocks = (int)(all & 0xFFFF);
     __syncthreads();
@@ -293,7 +302,7 @@ struct Walk {
 __device__ __forceinline__ void reduce(const Args &a, const Plan &p, int u, const float4 *slot) {
     const int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3, item = p.list[u >> 3];
     float4 s = slot[lane];
-#pragma unroll 3  // all at once would take 60 registers beside the weights in flight
+#pragma unroll 4  // all at once would take 76 registers
     for (int w = 1; w < WARPS; w++) {
         const float4 n = slot[w * 32 + lane];
         s.x += n.x; s.y += n.y; s.z += n.z; s.w += n.w;
@@ -311,22 +320,51 @@ __device__ __forceinline__ void reduce(const Args &a, const Plan &p, int u, cons
     }
 }
 
-struct Stream { int begin, end, m; bool live; };
+// Which part of the down weights a warp sums, in blocks of 16 outputs by one tile, tile by tile: those of WIDTH * 16 outputs are divided
+// evenly among the warps of `splits` thread blocks. head: where this thread block begins.
+struct Stream { int begin, end, head, tail; };
 
-// Which down tiles of which 16 outputs a warp sums.
-__device__ __forceinline__ Stream stream_of(const Args &a, const Plan &p, int width, int hidden) {
-    const int warp = threadIdx.x >> 5, groups = (hidden / 16 + width - 1) / width, lanes = WARPS / width;
-    const int group = blockIdx.x % groups, split = blockIdx.x / groups;
-    const int way = warp / width, ways = lanes * a.splits, s = split * lanes + way;
+__device__ __forceinline__ Stream stream_of(const Args &a, const Plan &p, uint32_t split) {
+    const uint32_t total = p.items * WIDTH, ways = WARPS * a.splits, s = split * WARPS + (threadIdx.x >> 5);
     Stream r;
-    r.m = group * width + warp % width;
-    r.live = split < a.splits && way < lanes && r.m < hidden / 16;
-    r.begin = (int)((uint32_t)p.items * s / ways);
-    r.end = r.live ? (int)((uint32_t)p.items * (s + 1) / ways) : r.begin;
+    r.head = total * (split * WARPS) / ways;
+    r.tail = total * (split * WARPS + WARPS) / ways;
+    r.begin = total * s / ways;
+    r.end = split < a.splits ? total * (s + 1) / ways : r.begin;
     return r;
 }
 
-template <int HIDDEN, int WIDTH>
+// Sums what the warps of this thread block found for each row and adds it to the output, picks in their order, parts in theirs.
+template <int HIDDEN>
+__device__ __forceinline__ void gather(const Args &a, const Plan &p, const float *parts, const float *broken, int group) {
+    constexpr int QUADS = WIDTH * 4;
+    const float undo = 16384.f / a.prescale;
+    for (int i = threadIdx.x; i < a.rows * QUADS; i += THREADS) {
+        const int row = i / QUADS, quad = i % QUADS;
+        float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+        auto add = [&](const float *from) {
+            const float4 one = *(const float4 *)from;
+            sum.x += one.x; sum.y += one.y; sum.z += one.z; sum.w += one.w;
+        };
+#pragma unroll
+        for (int k = 0; k < TOP_K; k++) {
+            const int pick = row * a.top_k + k, place = k < a.top_k ? p.place[pick] : MOST;
+            if (place == MOST) continue;
+            add(parts + ((place & (MOST - 1)) * QUADS + quad) * 4);
+            if (place >= 2 * MOST) {
+                const Expert e = p.expert[p.block[pick]];
+                for (uint32_t left = e.behind; left; left &= left - 1)
+                    add(broken + (((__ffs(left) - 1) * 8 + (place & (MOST - 1)) - e.row) * QUADS + quad) * 4);
+            }
+        }
+        float *to = a.out + (size_t)row * HIDDEN + group * WIDTH * 16 + quad * 4;
+        sum.x *= undo, sum.y *= undo, sum.z *= undo, sum.w *= undo;
+        if (a.splits == 1) *(float4 *)to = sum;
+        else asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(sum.x), "f"(sum.y), "f"(sum.z), "f"(sum.w) : "memory");
+    }
+}
+
+template <int HIDDEN>
 __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant__ Args a) {
     using S = Shape<HIDDEN>;
     constexpr int KB = S::KB;
@@ -334,39 +372,32 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
     __shared__ uint64_t full[SLOTS], empty[SLOTS];
     const int t = threadIdx.x, warp = t >> 5, lane = t & 31, g = lane >> 2, q = lane & 3;
     float early[IMPORTANCE];
-    MARK(0);
 #pragma unroll
     for (int k = 0; k < IMPORTANCE; k++) early[k] = k < a.tiles && t < a.experts ? a.importance[k * a.experts + t] : -1.f;
     if (t < SLOTS) barrier_init(&full[t], WARPS), barrier_init(&empty[t], 1);
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
-    MARK(1);
-    for (int i = blockIdx.x * THREADS + t; i < a.rows * HIDDEN / 4; i += gridDim.x * THREADS)
-        ((float4 *)a.out)[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-    if (t < a.rows * HIDDEN * 2 / 512 / gridDim.x + 1) {  // x may come from far
-        const int line = blockIdx.x + t * gridDim.x;
-        if (line < a.rows * HIDDEN * 2 / 512) into_l2((const char *)a.x + (size_t)line * 512, 512);
-    }
-    // Sums live where the plan's scratch was.
-    char *free_memory = memory;
-    const size_t work = max((size_t)SLOTS * WARPS * 512, (size_t)WARPS * a.rows * 64);
-    char *way_memory = memory + work, *lists = way_memory + WARPS * WAY;
-    const Plan p = plan(a, lists, free_memory, early);
+    // Shared memory: partial sums of units (before: scratch of the plan; after: sums of the outputs, where they fit), what is on its way,
+    // lists.
+    const int front = max(SLOTS * WARPS * 512, a.sums ? 0 : (a.rows * a.top_k + 8 * WARPS) * WIDTH * 64);
+    const Plan p = plan<HIDDEN>(a, memory + front + WARPS * S::SLICE, memory, early);
     float4 *slots = (float4 *)memory;
-    float *sums = (float *)memory;
-    MARK(2);
+    const uint32_t way = shared_address(memory + front + warp * S::SLICE);
 
-    const Way way(way_memory);
     const int units = p.items * 8;
     const int begin = (int)(units * blockIdx.x / gridDim.x), n = (int)(units * (blockIdx.x + 1) / gridDim.x) - begin;
     {
         uint4 b[KB][2];
         float post[2];
-        Walk<HIDDEN> walk;
+        Walk<HIDDEN> walk = {nullptr, 0, 0};
+        int turn = -warp;                      // units until this warp reduces one, negative
         int sub = begin & 7, v = 0, left = 0;  // left: units until other rows of x are needed
-        const uint32_t codes_at = warp * (KB * 512) + lane * 16, scales_at = S::UP_SCALES + warp * (KB * 32) + g * 4;
+        const uint32_t codes_at = warp * (KB * 512) + lane * 16, scales_at = S::UP_SCALES + warp * (KB * 32) + lane * 16;
         auto send = [&](int step, int k) {
-            way.copy(step, walk.tile + (sub * (WARPS * KB * 512) + codes_at) + k * 512, walk.tile + (sub * (WARPS * KB * 32) + scales_at) + k * 32);
+            copy16(way + step * S::UNIT + k * 512 + lane * 16, walk.tile + (sub * (WARPS * KB * 512) + codes_at) + k * 512);
+        };
+        auto send_scales = [&](int step) {
+            if (lane < KB * 2) copy16(way + step * S::UNIT + KB * 512 + lane * 16, walk.tile + (sub * (WARPS * KB * 32) + scales_at));
         };
         auto advance = [&] {
             if (++sub == 8) sub = 0, walk.next(a, p);
@@ -380,174 +411,189 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
             if (i < n) {
                 if (i) advance();
 #pragma unroll
-                for (int k = 0; k < KB; k++) send(i * KB + k, k);
+                for (int k = 0; k < KB; k++) send(i, k);
+                send_scales(i);
             }
             close_group();
         }
-        for (int i0 = 0; i0 < n; i0 += RING) {
-#pragma unroll
-            for (int half = 0; half < RING; half++) {
-                const int i = i0 + half;
-                if (i < n) {
-                    if (left == 0) {
-                        v++;
-                        hold_x<KB>(a, p, v, HIDDEN, b, post);
-                        left = p.expert[v].depth * 8 - (i ? 0 : (p.list[begin >> 3] & 63) * 8 + (begin & 7));
-                    }
-                    left--;
-                    const bool more = i + RING < n;
-                    if (more) advance();
-                    float c[4] = {0.f, 0.f, 0.f, 0.f};
-                    await_group<RING - 1>();
-#pragma unroll
-                    for (int k = 0; k < KB; k++) {
-                        uint4 codes;
-                        uint32_t scales;
-                        way.take(half * KB + k, codes, scales);
-                        block(c, codes, scales, b[k][0], b[k][1]);
-                        if (more) send(half * KB + k, k);
-                    }
-                    close_group();
-                    if (i >= SLOTS) barrier_wait(&empty[i % SLOTS], (i / SLOTS - 1) & 1);
-                    slots[(i % SLOTS * WARPS + warp) * 32 + lane] = make_float4(c[0] * post[0], c[1] * post[1], c[2] * post[0], c[3] * post[1]);
-                    __syncwarp();
-                    if (lane == 0) barrier_arrive(&full[i % SLOTS]);
-                    const int done = i - LAG;
-                    if (done >= 0 && done % WARPS == warp) {
-                        barrier_wait(&full[done % SLOTS], done / SLOTS & 1);
-                        reduce(a, p, begin + done, slots + done % SLOTS * WARPS * 32);
-                        __syncwarp();
-                        if (lane == 0) barrier_arrive(&empty[done % SLOTS]);
-                    }
-                }
+        for (int i = 0; i < n; i++) {
+            const int half = i & (RING - 1);
+            if (left == 0) {
+                v++;
+                hold_x<KB>(a, p, v, HIDDEN, b, post);
+                left = p.expert[v].depth * 8 - (i ? 0 : (p.list[begin >> 3] & 63) * 8 + (begin & 7));
             }
-        }
-        {
-            const Stream s = stream_of(a, p, WIDTH, HIDDEN);
-            const int ahead = s.begin + AHEAD + lane;
-            if (lane < PREFETCH && ahead < s.end) {
-                Walk<HIDDEN> walk;
-                walk.start(a, p, ahead);
-                into_l2(walk.tile + S::DOWN + s.m * 512, 512);
+            left--;
+            // Behind the end the last unit is copied again, from the L2: cheaper than a branch around every copy.
+            if (i + RING < n) advance();
+            float c[4] = {0.f, 0.f, 0.f, 0.f};
+            await_group<RING - 1>();
+            __syncwarp();
+            uint32_t scales[KB];
+            if (KB == 4) *(uint4 *)scales = take16(way + half * S::UNIT + KB * 512 + g * 16);
+            else
+#pragma unroll
+                for (int k = 0; k < KB; k++) scales[k] = take4(way + half * S::UNIT + KB * 512 + (g * KB + k) * 4);
+            __syncwarp();
+#pragma unroll
+            for (int k = 0; k < KB; k++) {
+                block(c, take16(way + half * S::UNIT + k * 512 + lane * 16), scales[k], b[k][0], b[k][1]);
+                send(half, k);
+            }
+            send_scales(half);
+            close_group();
+            if (i >= SLOTS) barrier_wait(&empty[i % SLOTS], (i / SLOTS - 1) & 1);
+            slots[(i % SLOTS * WARPS + warp) * 32 + lane] = make_float4(c[0] * post[0], c[1] * post[1], c[2] * post[0], c[3] * post[1]);
+            __syncwarp();
+            if (lane == 0) barrier_arrive(&full[i % SLOTS]);
+            const int done = i - LAG;
+            if (done >= 0 && turn++ == 0) {
+                turn = 1 - WARPS;
+                barrier_wait(&full[done % SLOTS], done / SLOTS & 1);
+                reduce(a, p, begin + done, slots + done % SLOTS * WARPS * 32);
+                __syncwarp();
+                if (lane == 0) barrier_arrive(&empty[done % SLOTS]);
             }
         }
         for (int done = max(0, n - LAG); done < n; done++)
-            if (done % WARPS == warp) {
+            if (turn++ == 0) {
+                turn = 1 - WARPS;
                 barrier_wait(&full[done % SLOTS], done / SLOTS & 1);
                 reduce(a, p, begin + done, slots + done % SLOTS * WARPS * 32);
             }
     }
     // The first down tiles are on their way while the others are waited for.
-    const Stream s = stream_of(a, p, WIDTH, HIDDEN);
     await_group<0>();
-    Walk<HIDDEN> walk;
-    if (s.begin < s.end) walk.start(a, p, s.begin);
-    const Walk<HIDDEN> from = walk;
-    const uint32_t codes_at = S::DOWN + s.m * 512 + lane * 16, scales_at = S::DOWN_SCALES + s.m * 32 + g * 4;
+    const uint32_t split = a.splits > 1 ? blockIdx.x / S::GROUPS : 0;
+    const Stream s = stream_of(a, p, split);
+    const int tiles = s.end > s.begin ? (s.end + WIDTH - 1) / WIDTH - s.begin / WIDTH : 0, skip = s.begin % WIDTH;
+    const int last = s.end - (s.begin / WIDTH + tiles - 1) * WIDTH;  // blocks of the last tile
+    // A warp that begins within an expert, behind another warp of this thread block, keeps its part apart.
+    const bool behind = tiles > 0 && s.begin != s.head && (skip || p.list[s.begin / WIDTH] & 63);
+    float *parts = a.sums ? a.sums + (size_t)blockIdx.x * ((a.rows * a.top_k + 8 * WARPS) * WIDTH * 16) : (float *)memory;
+    float *broken = parts + a.rows * a.top_k * WIDTH * 16;
+    bool met = false;
+    // With two splits each thread block has one group of outputs or none; with one split it takes every gridDim.x-th.
+    for (int group = a.splits > 1 ? blockIdx.x % S::GROUPS : blockIdx.x; !met || group < S::GROUPS; group += a.splits > 1 ? S::GROUPS : gridDim.x) {
+        const int mine = group < S::GROUPS ? tiles : 0;
+        Walk<HIDDEN> walk = {nullptr, 0, 0};
+        if (mine) walk.start(a, p, s.begin / WIDTH);
+        const int from_v = walk.v;
+        int v = walk.v, left = walk.left;
+        const uint32_t codes_at = S::DOWN + group * (WIDTH * 512) + lane * 16, scales_at = S::DOWN_SCALES + group * (WIDTH * 32) + lane * 16;
+        auto send = [&](int step, int i) {
+            const uint32_t to = way + step * (WIDTH * 544) + lane * 16;
+            const int low = i ? 0 : skip, high = i == tiles - 1 ? last : WIDTH;
+            if (high - low == WIDTH) {
 #pragma unroll
-    for (int j = 0; j < AHEAD; j++) {
-        if (s.begin + j < s.end) {
-            if (j) walk.next(a, p);
-            way.copy(j, walk.tile + codes_at, walk.tile + scales_at);
+                for (int m = 0; m < WIDTH; m++) copy16(to + m * 512, walk.tile + codes_at + m * 512);
+            } else
+                for (int m = low; m < high; m++) copy16(to + m * 512, walk.tile + codes_at + m * 512);
+            if (lane < WIDTH * 2) copy16(to + WIDTH * 512, walk.tile + scales_at);
+        };
+#pragma unroll
+        for (int i = 0; i < RING; i++) {
+            if (i < mine) {
+                if (i) walk.next(a, p);
+                send(i, i);
+            }
+            close_group();
         }
-        close_group();
-    }
-    __syncthreads();
-    MARK(3);
-    unsigned long long until = 0;
-    if (t == 0) {
-        __threadfence();
-        until = (atomicAdd(a.meet, 1ull) / gridDim.x + 1) * gridDim.x;
-    }
-    for (int i = t; i < WARPS * a.rows * 4; i += THREADS) ((float4 *)sums)[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-    if (t == 0) {
-        unsigned long long now;
-        do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(a.meet) : "memory");
-        while (now < until);
-    }
-    __syncthreads();
-
-    MARK(4);
-    float *mine = sums + warp * a.rows * 16;
-    float c[4] = {0.f, 0.f, 0.f, 0.f};
-    // Lanes of missing rows read those of the last one: what they add lands in columns that nobody takes.
-    uint4 h[HELD][2];
-    const __half *h_at;
-    int h_v = from.v, h_left = from.left, v = from.v, left = from.left;
-    auto aim_h = [&](int k) {
-        const Expert e = p.expert[h_v];
-        h_at = a.h + ((e.row + min(g, e.count - 1)) * a.tiles + k) * 64 + 8 * q;
-        h_left = e.depth - k;
-    };
-    auto fetch_h = [&](int j) {
-        h[j][0] = *(const uint4 *)h_at;
-        h[j][1] = *(const uint4 *)(h_at + 32);
-        h_at += 64;
-        if (--h_left == 0 && h_v + 1 < p.blocks) h_v++, aim_h(0);
-    };
-    if (s.begin < s.end) {
-        aim_h(p.expert[v].depth - left);
+        if (!met) {
+            if (PREFETCH && lane < PREFETCH && RING + lane < mine) {
+                Walk<HIDDEN> far;
+                far.start(a, p, s.begin / WIDTH + RING + lane);
+                into_l2(far.tile + S::DOWN + group * (WIDTH * 512), WIDTH * 512);
+            }
+            if (behind && lane == 0) atomicOr(&p.expert[from_v].behind, 1u << warp);
+            __syncthreads();
+            if (t == 0) {
+                __threadfence();
+                const unsigned long long until = (atomicAdd(a.meet, 1ull) / gridDim.x + 1) * gridDim.x;
+                unsigned long long now;
+                do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(a.meet) : "memory");
+                while (now < until);
+            }
+            met = true;
+            __syncthreads();
+            // Picks whose expert this thread block does not touch leave the sum; those in several parts are marked.
+            if (t < a.rows * a.top_k && p.place[t] < MOST) {
+                const Expert e = p.expert[p.block[t]];
+                const bool touched = e.first * WIDTH < s.tail && (e.first + e.depth) * WIDTH > s.head;
+                p.place[t] = !touched ? MOST : e.behind ? p.place[t] | 2 * MOST : p.place[t];
+            }
+        }
+        float c[WIDTH][4];
 #pragma unroll
-        for (int j = 0; j < HELD; j++) fetch_h(j);
-    }
-    for (int i0 = s.begin; i0 < s.end; i0 += AHEAD) {
+        for (int m = 0; m < WIDTH; m++) c[m][0] = c[m][1] = c[m][2] = c[m][3] = 0.f;
+        // Lanes of missing rows read those of the last one: what they add lands in columns that nobody takes.
+        uint4 h[2];
+        const __half *h_at = nullptr;
+        auto aim_h = [&](int block, int k) {
+            const Expert e = p.expert[block];
+            h_at = a.h + ((e.row + min(g, e.count - 1)) * a.tiles + k) * 64 + 8 * q;
+        };
+        auto fetch_h = [&] { h[0] = *(const uint4 *)h_at, h[1] = *(const uint4 *)(h_at + 32); };
+        if (mine) {
+            aim_h(v, p.expert[v].depth - left);
+            fetch_h();
+        }
+        for (int i = 0; i < mine; i++) {
+            const int half = i & (RING - 1);
+            const uint4 h0 = h[0], h1 = h[1];
+            const uint32_t at = way + half * (WIDTH * 544);
+            const bool done = --left == 0 || i == mine - 1;
+            await_group<RING - 1>();
+            __syncwarp();
+            if (i + 1 < mine) {
+                if (left) h_at += 64;
+                else aim_h(v + 1, 0);
+                fetch_h();
+            }
+            const int low = i ? 0 : skip, high = i == mine - 1 ? last : WIDTH;
+            auto part = [&](int m) { block(c[m], take16(at + m * 512 + lane * 16), take4(at + WIDTH * 512 + m * 32 + g * 4), h0, h1); };
+            if (high - low == WIDTH) {
 #pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            const int i = i0 + j;
-            if (i < s.end) {
-                uint4 codes;
-                uint32_t scales;
-                await_group<AHEAD - 1>();
-                way.take(j, codes, scales);
-                block(c, codes, scales, h[j % HELD][0], h[j % HELD][1]);
-                if (i + HELD < s.end) fetch_h(j % HELD);
-                if (i + AHEAD < s.end) {
-                    walk.next(a, p);
-                    way.copy(j, walk.tile + codes_at, walk.tile + scales_at);
-                }
-                close_group();
-                if (--left == 0 || i + 1 == s.end) {
-                    const Expert e = p.expert[v++];
+                for (int m = 0; m < WIDTH; m++) part(m);
+            } else {
 #pragma unroll
-                    for (int k = 0; k < 2; k++)
-                        if (2 * q + k < e.count) {
-                            float *sum = mine + p.row[e.row + 2 * q + k] * 16 + g;
-                            sum[0] += c[k];
-                            sum[8] += c[2 + k];
+                for (int m = 0; m < WIDTH; m++)
+                    if (m >= low && m < high) part(m);
+            }
+            __syncwarp();
+            if (i + RING < mine) {
+                walk.next(a, p);
+                send(half, i + RING);
+            }
+            close_group();
+            if (done) {
+                const Expert e = p.expert[v];
+                float *to = behind && v == from_v ? broken + warp * (8 * WIDTH * 16) : parts + e.row * (WIDTH * 16);
+#pragma unroll
+                for (int k = 0; k < 2; k++)
+                    if (2 * q + k < e.count)
+#pragma unroll
+                        for (int m = 0; m < WIDTH; m++) {
+                            float *sum = to + (2 * q + k) * (WIDTH * 16) + m * 16 + g;
+                            sum[0] = c[m][k];
+                            sum[8] = c[m][2 + k];
                         }
-                    __syncwarp();
-                    c[0] = c[1] = c[2] = c[3] = 0.f;
-                    left = i + 1 == s.end ? 0 : p.expert[v].depth;
-                }
-            }
-        }
-    }
-    __syncthreads();
-    MARK(5);
-    constexpr int LANES = WARPS / WIDTH;
-    const int groups = (HIDDEN / 16 + WIDTH - 1) / WIDTH, first = blockIdx.x % groups * WIDTH;
-    if (blockIdx.x / groups < a.splits)
-        for (int i = t; i < a.rows * WIDTH * 4; i += THREADS) {
-            const int row = i / (WIDTH * 4), m = i % (WIDTH * 4) / 4, part = i % 4;
-            if (first + m >= HIDDEN / 16) continue;
-            float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
-            for (int l = 0; l < LANES; l++) {
-                const float4 one = ((float4 *)sums)[((l * WIDTH + m) * a.rows + row) * 4 + part];
-                sum.x += one.x; sum.y += one.y; sum.z += one.z; sum.w += one.w;
+                for (int m = 0; m < WIDTH; m++) c[m][0] = c[m][1] = c[m][2] = c[m][3] = 0.f;
+                v++;
+                left = i == mine - 1 ? 0 : p.expert[v].depth;
             }
-            const float undo = 16384.f / a.prescale;
-            float *to = a.out + (size_t)row * HIDDEN + (first + m) * 16 + part * 4;
-            asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(sum.x * undo), "f"(sum.y * undo), "f"(sum.z * undo),
-                         "f"(sum.w * undo)
-                         : "memory");
         }
-    MARK(6);
+        await_group<0>();
+        __syncthreads();
+        if (split < a.splits && group < S::GROUPS) gather<HIDDEN>(a, p, parts, broken, group);
+        if (a.splits == 1) __syncthreads();  // before the sums are overwritten
+    }
 }
 
-template <int HIDDEN, int WIDTH>
+template <int HIDDEN>
 int launch(const Args &a, int blocks, int shared, int early, cudaStream_t stream) {
-    cudaError_t bad = cudaFuncSetAttribute(budget_layer<HIDDEN, WIDTH>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    cudaError_t bad = cudaFuncSetAttribute(budget_layer<HIDDEN>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     if (bad != cudaSuccess) return bad;
     cudaLaunchConfig_t c = {};
     c.gridDim = dim3(blocks), c.blockDim = dim3(THREADS), c.dynamicSmemBytes = shared, c.stream = stream;
@@ -555,32 +601,43 @@ int launch(const Args &a, int blocks, int shared, int early, cudaStream_t stream
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
     c.attrs = &attribute, c.numAttrs = early ? 1 : 0;
-    return cudaLaunchKernelEx(&c, budget_layer<HIDDEN, WIDTH>, a);
+    return cudaLaunchKernelEx(&c, budget_layer<HIDDEN>, a);
+}
+
+template <int HIDDEN>
+int shared_bytes(int places, int tiles, bool sums) {
+    const int slots = SLOTS * WARPS * 512, outputs = sums ? (places + 8 * WARPS) * WIDTH * 64 : 0;
+    return (slots > outputs ? slots : outputs) + WARPS * Shape<HIDDEN>::SLICE + MOST * ((int)sizeof(Expert) + 4 + 2 * 3) + ((places * tiles + 7) & ~7) * 2;
 }
 
 }  // namespace
 
-#ifdef TRACE
-extern "C" int budget_trace(void *to) { return cudaMemcpyFromSymbol(to, trace, sizeof(trace)); }
-#endif
+#define EVERY(CASE) CASE(1280) CASE(2560) CASE(5120)
 
-// Bytes of dynamic shared memory for a step.
-extern "C" int budget_shared(int rows, int top_k, int tiles) {
-    const int slots = SLOTS * WARPS * 512, sums = WARPS * rows * 64, most = rows * top_k * tiles;
-    return (slots > sums ? slots : sums) + WARPS * WAY + THREADS * (int)sizeof(Expert) + ((most + 7) & ~7) * 2 + THREADS * 6;
+// Bytes of dynamic shared memory for a step, with or without the sums of outputs, or -1 for a hidden size that is not compiled.
+extern "C" int budget_shared(int rows, int top_k, int tiles, int hidden, int sums) {
+#define CASE(H) if (hidden == H) return shared_bytes<H>(rows * top_k, tiles, sums);
+    EVERY(CASE)
+#undef CASE
+    return -1;
 }
 
-// 0, or a CUDA error code; -1 for a hidden size that is not compiled. width: 16-output groups a block takes, 5 or 16.
+// Floats of global memory that the sums of outputs take where they do not fit into shared memory.
+extern "C" int budget_sums(int rows, int top_k) { return (rows * top_k + 8 * WARPS) * 16 * WIDTH; }
+
+// 0, or a CUDA error code; -1 for a hidden size that is not compiled. splits: thread blocks that share the same outputs, 1 or 2 (two addends
+// onto zero give the same bits in either order); early: the launch may overlap the end of the kernel before.
 extern "C" int budget_read(const void *pack, const void *importance, const void *price, const void *x, const void *picks, const void *weights,
-                           const void *valid, void *h, void *out, void *meet, void *told, int rows, int top_k, int experts, int tiles,
-                           int floor, int hidden, float limit, float prescale, int blocks, int splits, int width, int early, void *stream) {
-    Args a = {(const uint8_t *)pack, (const float *)importance, (const float *)price, (const __nv_bfloat16 *)x, (const int *)picks,
-              (const float *)weights, (const int *)valid, (__half *)h, (float *)out, (unsigned long long *)meet, (int *)told,
-              rows, top_k, experts, tiles, floor, splits, rows * top_k * tiles, limit, prescale};
-    const int shared = budget_shared(rows, top_k, tiles);
-    cudaStream_t s = (cudaStream_t)stream;
-#define CASE(H, W) if (hidden == H && width == W) return launch<H, W>(a, blocks, shared, early, s);
-    CASE(1024, 5) CASE(1024, 16) CASE(4096, 5) CASE(4096, 16) CASE(5120, 5) CASE(5120, 16)
+                           const void *valid, void *h, void *sums, void *out, void *meet, void *told, int rows, int top_k, int experts,
+                           int tiles, int floor, int hidden, float limit, float prescale, int blocks, int early, void *stream) {
+#define CASE(H) if (hidden == H) {                                                                                                      \
+        const Args a = {(const uint8_t *)pack, (const float *)importance, (const float *)price, (const __nv_bfloat16 *)x,               \
+                        (const int *)picks, (const float *)weights, (const int *)valid, (__half *)h, (float *)sums, (float *)out,       \
+                        (unsigned long long *)meet, (int *)told, rows, top_k, experts, tiles, floor,                                    \
+                        blocks >= 2 * Shape<H>::GROUPS ? 2 : 1, limit, prescale};                                                       \
+        return launch<H>(a, blocks, shared_bytes<H>(rows * top_k, tiles, !sums), early, (cudaStream_t)stream);                          \
+    }
+    EVERY(CASE)
 #undef CASE
     return -1;
 }

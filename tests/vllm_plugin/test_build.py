@@ -1,0 +1,104 @@
+"""The CUDA source compiles for both architectures: no spill between the products of a hot loop, and shared memory within GB10's 99 KB."""
+
+import ctypes
+import re
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="no torch here: run by scripts/check --engine")
+if not shutil.which("nvcc"):
+    pytest.skip("no nvcc: CUDA 13's compiler is needed", allow_module_level=True)
+
+from sparkctl_vllm import native
+
+GB10_SHARED = 101_376
+"""Bytes a block can have on compute capability 12.1 (CUDA C++ programming guide, technical specifications: 99 KB)."""
+GAP = 80
+"""Products that are further apart than this many instructions belong to different loops."""
+
+
+def disassembler() -> str:
+    """The path of cuobjdump: CUDA's own, or the one that Triton brings."""
+    beside = [Path(one) / "triton/backends/nvidia/bin/cuobjdump" for one in sys.path]
+    found = shutil.which("cuobjdump") or next((str(one) for one in beside if one.is_file()), "")
+    if not found:
+        pytest.skip("no cuobjdump: neither CUDA's nor Triton's")
+    return found
+
+
+def instructions(library: Path) -> list[list[str]]:
+    """The instructions of each kernel of a library."""
+    text = subprocess.run(
+        [disassembler(), "--dump-sass", str(library)], capture_output=True, text=True, check=True
+    ).stdout
+    kernels = re.split(r"\n\s*Function : ", text)[1:]
+    return [re.findall(r"/\*[0-9a-f]{4,}\*/\s+(.*?);", kernel) for kernel in kernels]
+
+
+def loops(kernel: list[str]) -> list[range]:
+    """From the first to the last product of each loop."""
+    products = [place for place, one in enumerate(kernel) if "HMMA" in one]
+    begins = [
+        0,
+        *(at for at in range(1, len(products)) if products[at] - products[at - 1] > GAP),
+        len(products),
+    ]
+    return [range(products[a], products[b - 1]) for a, b in pairwise(begins)]
+
+
+@pytest.mark.parametrize("architecture", native.ARCHITECTURES)
+def test_hot_loops_do_not_spill(architecture):
+    """Every compiled hidden size has loops with tensor-core products, and no local memory is touched within them."""
+    kernels = instructions(native.build(architecture))
+    assert len(kernels) == len(native.HIDDEN)
+    for kernel in kernels:
+        assert loops(kernel)
+        spilled = [
+            kernel[at] for loop in loops(kernel) for at in loop if re.search(r"\b(LDL|STL)", kernel[at])
+        ]
+        assert spilled == []
+
+
+@pytest.mark.parametrize("rows", [1, 36, 64])
+def test_a_shard_fits_into_gb10s_shared_memory(rows):
+    """A TP4 rank's shard of V4.1 (top-6, 9 tiles, hidden 5120) up to 64 rows, with the kernel's own barriers."""
+    library = ctypes.CDLL(str(native.build("121")))
+    assert 0 < library.budget_shared(rows, 6, 9, 5120, 0) + native.STATIC <= GB10_SHARED
+
+
+def test_a_hidden_size_that_is_not_compiled_is_told():
+    """The library answers -1 rather than a size."""
+    assert ctypes.CDLL(str(native.build("121"))).budget_shared(16, 6, 9, 4096, 0) == -1
+    shape = native.Shape(rows=16, top_k=6, experts=384, tiles=9, hidden=4096, limit=10.0)
+    assert "4096 is not compiled" in native.obstacle(shape, -1, GB10_SHARED)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"rows": 100}, "512 threads"),
+        ({"experts": 513}, "512 threads"),
+        ({"tiles": 64}, "six bits"),
+        ({"top_k": 9}, "top-k 9"),
+    ],
+)
+def test_a_size_that_does_not_fit_is_told(change, says):
+    """Each limit of the kernel by its name."""
+    sizes = {"rows": 16, "top_k": 6, "experts": 384, "tiles": 9, "hidden": 5120, "limit": 10.0}
+    assert says in native.obstacle(native.Shape(**{**sizes, **change}), 90_000, GB10_SHARED)
+    assert "shared memory" in native.obstacle(native.Shape(**sizes), 200_000, GB10_SHARED)
+    assert not native.obstacle(native.Shape(**sizes), 90_000, GB10_SHARED)
+
+
+def test_the_clamp_fits_float16():
+    """H's largest number times its power of two is below float16's, twice that is not; a clamp beyond is refused."""
+    for limit in (1.0, 10.0, 127.0):
+        most = limit * limit * 4 * native.prescale(limit)
+        assert most <= native.MOST_HALF < 2 * most
+    with pytest.raises(ValueError, match="float16"):
+        native.prescale(200.0)
