@@ -135,6 +135,11 @@ class Kernel:
         apart = (self.blocks, self._library.budget_sums(shape.rows, shape.top_k))
         self.workspace = Workspace.of(shape, None if sizes[1] + STATIC <= most else apart, device)
 
+    @staticmethod
+    def packed(experts: Experts) -> torch.Tensor:
+        """Return the weights as the kernel reads them."""
+        return tiles.fragments(experts)
+
     def __call__(  # noqa: PLR0913, PLR0917 - the operands of one layer
         self,
         pack: torch.Tensor,
@@ -189,11 +194,6 @@ def obstacle(shape: Shape, shared: int, most_shared: int) -> str:
         (shared + STATIC <= most_shared, f"{shared} bytes of shared memory are more than {most_shared}"),
     )
     return next((why for fits, why in limits if not fits), "")
-
-
-def packed(experts: Experts) -> torch.Tensor:
-    """Return the weights as the kernel reads them."""
-    return tiles.fragments(experts)
 
 
 def _most_shared(properties: object) -> int:

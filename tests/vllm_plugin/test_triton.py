@@ -1,0 +1,169 @@
+"""The Triton path against the definition in Triton's interpreter on the CPU, and compiled for both architectures without a device."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="no torch here: run by scripts/check --engine")
+pytest.importorskip("triton", reason="no Triton here: run by scripts/check --engine")
+
+from sparkctl_vllm import experts, native, path, reference, triton_experts
+from sparkctl_vllm.step import Reading, Step
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+COUNT, NEURONS, HIDDEN, TOP_K = 6, 192, 256, 3
+TOLERANCE = 1e-3
+"""Relative error against float64. Ours: h is kept in float16."""
+GB10_SHARED = 101_376
+
+
+@pytest.fixture(scope="module")
+def made():
+    """Experts, on the device if there is one."""
+    torch.manual_seed(1)
+    sizes = ((COUNT, NEURONS, HIDDEN), (COUNT, NEURONS, HIDDEN), (COUNT, HIDDEN, NEURONS))
+    return experts.quantised(*(0.1 * torch.randn(*size, device=DEVICE) for size in sizes), 2.0)
+
+
+def step(rows, valid=None, *, crowded=False):
+    """A step; crowded: every row picks expert 0, so that one expert has more rows than a block."""
+    picks = torch.stack([torch.randperm(COUNT)[:TOP_K] for _ in range(rows)]).int()
+    if crowded:
+        picks = torch.stack(
+            [torch.cat((torch.zeros(1), 1 + torch.randperm(COUNT - 1)[: TOP_K - 1])) for _ in range(rows)]
+        ).int()
+    x = torch.randn(rows, HIDDEN, device=DEVICE).bfloat16()
+    weights = torch.rand(rows, TOP_K, device=DEVICE)
+    return Step(x=x, picks=picks.to(DEVICE), weights=weights, valid=rows if valid is None else valid)
+
+
+def run(made, one, how):
+    """Run once; the output and what is handed on are poisoned before."""
+    shape = native.Shape(
+        rows=len(one.x), top_k=TOP_K, experts=COUNT, tiles=made.tiles, hidden=HIDDEN, limit=made.limit
+    )
+    kernel = triton_experts.Kernel(shape, torch.device(DEVICE))
+    kernel.workspace.h.fill_(float("nan"))
+    kernel.workspace.parts.fill_(float("nan"))
+    out = torch.full(one.x.shape, float("nan"), device=DEVICE)
+    price, valid = (
+        torch.tensor([how.price], device=DEVICE),
+        torch.tensor([one.valid], dtype=torch.int32, device=DEVICE),
+    )
+    kernel(
+        kernel.packed(made),
+        how.importance.T.contiguous(),
+        price,
+        how.floor,
+        one.x,
+        one.picks,
+        one.weights,
+        valid,
+        out,
+    )
+    return out, kernel.workspace
+
+
+@pytest.mark.parametrize("price", [0.0, 3e5, 1e9], ids=["full", "cut", "floor"])
+@pytest.mark.parametrize(
+    ("rows", "valid", "crowded"), [(1, 1, False), (5, 3, False), (20, 20, True), (4, 0, False)]
+)
+def test_reads_as_defined(made, price, rows, valid, crowded):
+    """Loads and depths bit for bit, the output within the tolerance; padding rows are 0; up to 20 rows an expert, none, and no valid row."""
+    torch.manual_seed(rows)
+    one = step(rows, valid, crowded=crowded)
+    table = torch.rand(COUNT, made.tiles, device=DEVICE).sort(dim=1, descending=True).values
+    how = Reading(importance=table, price=price)
+    out, space = run(made, one, how)
+    plan = reference.planned(one, how, COUNT)
+    assert torch.equal(space.loads, plan.loads)
+    assert torch.equal(space.depths, plan.depths)
+    wanted = reference.read(one, how, made)
+    assert (out[valid:] == 0).all()
+    assert float((out.double() - wanted).norm()) <= TOLERANCE * float(wanted.norm())
+
+
+def test_another_ranks_experts_are_passed_over(made):
+    """Negative picks add nothing and weigh nothing."""
+    torch.manual_seed(7)
+    one = step(4)
+    one.picks[:, 1] = -1
+    how = Reading(importance=torch.ones(COUNT, made.tiles, device=DEVICE), price=0.0)
+    out, _ = run(made, one, how)
+    wanted = reference.read(one, how, made)
+    assert float((out.double() - wanted).norm()) <= TOLERANCE * float(wanted.norm())
+
+
+def test_every_rounding_of_a_load_is_the_definitions(made):
+    """Weights whose squares fall on, just below and just above half a unit round as the definition rounds them, up to the largest."""
+    halves = torch.tensor([0.5, 1.5, 2.5, 3.5, 1000.5, 1001.5, 4194303.5, 4194304.5])
+    near = torch.cat(
+        [(halves / (1 << 20)).sqrt() * (1 + shift * 2.0**-23) for shift in range(-3, 4)]
+        + [torch.tensor([1.0, 2.0, 3.999, 4.0])]
+    )
+    how = Reading(importance=torch.ones(COUNT, made.tiles, device=DEVICE), price=0.0)
+    shape = native.Shape(
+        rows=1, top_k=TOP_K, experts=COUNT, tiles=made.tiles, hidden=HIDDEN, limit=made.limit
+    )
+    kernel = triton_experts.Kernel(shape, torch.device(DEVICE))
+    for weight in near.tolist():
+        one = replace(step(1), weights=torch.full((1, TOP_K), weight, device=DEVICE))
+        price, valid = torch.zeros(1, device=DEVICE), torch.ones(1, dtype=torch.int32, device=DEVICE)
+        kernel.plan(how.importance.T.contiguous(), price, 1, one.picks, one.weights, valid)
+        assert torch.equal(kernel.workspace.loads, reference.planned(one, how, COUNT).loads)
+
+
+def test_what_cuda_does_not_take_falls_back_with_a_line(caplog):
+    """Another hidden size, or no CUDA device: Triton reads, and the log says why."""
+    shape = native.Shape(rows=4, top_k=TOP_K, experts=COUNT, tiles=3, hidden=HIDDEN, limit=2.0)
+    with caplog.at_level("WARNING"):
+        assert isinstance(path.kernel_for(shape, torch.device(DEVICE)), triton_experts.Kernel)
+    assert "Triton instead of CUDA C++" in caplog.text
+    assert ("256 is not compiled" if DEVICE == "cuda" else "the device is a cpu") in caplog.text
+
+
+COMPILE = """
+import json, sys
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from sparkctl_vllm import triton_kernels as k
+
+P = {"pack": "*u8", "x": "*bf16", "weights": "*fp32", "importance": "*fp32", "price": "*fp32", "h": "*fp16", "parts": "*fp32", "out": "*fp32",
+     "limit": "fp32", "prescale": "fp32", "floor": "i32", "tiles": "i32", "rows": "i32", "experts": "i32"}
+SIZES = {"OPERAND": tl.bfloat16, "TOP_K": 6, "PICKS": 512, "TILES": 16, "HIDDEN": 5120, "BLOCK_K": 128, "BLOCK_N": 128}
+found = {}
+for architecture in (90, 121):
+    for kernel in (k.plan, k.gate_up, k.down, k.summed):
+        names = kernel.arg_names
+        sizes = {name: SIZES[name] for name in names if name in SIZES}
+        signature = {name: "constexpr" if name in sizes else P.get(name, "*i32") for name in names}
+        made = triton.compile(ASTSource(fn=kernel, signature=signature, constexprs=sizes), target=GPUTarget("cuda", architecture, 32))
+        found[f"{kernel.__name__} sm_{architecture}"] = [len(made.asm["cubin"]), made.metadata.shared]
+print(json.dumps(found))
+"""
+
+
+def test_compiles_for_both_architectures(tmp_path):
+    """All four kernels become machine code for sm_90 and sm_121 at V4.1's sizes, within GB10's 99 KB of shared memory."""
+    plugin = Path(triton_experts.__file__).parents[1]
+    clean = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE],
+        env={**clean, "PYTHONPATH": str(plugin), "TRITON_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == 8
+    for size, shared in found.values():
+        assert size > 1000
+        assert shared <= GB10_SHARED

@@ -1,0 +1,113 @@
+"""The portable path: budget reads in Triton, for devices and sizes that the CUDA kernel does not take; never waits for the device."""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from sparkctl_vllm import tiles, triton_kernels
+from sparkctl_vllm.experts import TILE, Experts
+from sparkctl_vllm.native import Shape, prescale
+from sparkctl_vllm.refusal import demand
+from sparkctl_vllm.step import MOST_TOP_K
+
+BLOCK_K, BLOCK_N, BLOCK_SUM = 128, 128, 1024
+"""Hidden channels, outputs of down and outputs of the sum that a program takes at once. Ours: portable sizes, not tuned for a device."""
+
+OPERAND = tl.float32 if triton.knobs.runtime.interpret else tl.bfloat16
+"""Type in which gate and up are multiplied, exact in both: Triton's interpreter (3.9) multiplies the patterns of bf16 as integers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """What a layer's launches hand on: the plan, h, and what each pick adds to the output."""
+
+    loads: torch.Tensor
+    depths: torch.Tensor
+    counts: torch.Tensor
+    order: torch.Tensor
+    h: torch.Tensor
+    parts: torch.Tensor
+
+    @classmethod
+    def of(cls, shape: Shape, device: torch.device) -> "Workspace":
+        """Reserve it, before a graph is captured."""
+        places = shape.rows * shape.top_k
+
+        def integers(*sizes: int) -> torch.Tensor:
+            return torch.zeros(sizes, dtype=torch.int32, device=device)
+
+        return cls(
+            loads=integers(shape.experts),
+            depths=integers(shape.experts),
+            counts=integers(shape.experts),
+            order=integers(shape.experts, shape.rows),
+            h=torch.zeros(places, shape.tiles * TILE, dtype=torch.float16, device=device),
+            parts=torch.zeros(places, shape.hidden, dtype=torch.float32, device=device),
+        )
+
+
+class Kernel:
+    """The Triton kernels for one shape; called as native.Kernel is, with weights from its own `packed`."""
+
+    def __init__(self, shape: Shape, device: torch.device) -> None:
+        demand(shape.hidden % BLOCK_K == 0, "hidden size", shape.hidden, f"a multiple of {BLOCK_K}")
+        demand(1 <= shape.top_k <= MOST_TOP_K, "top-k", shape.top_k, f"1 to {MOST_TOP_K}")
+        self.shape = shape
+        self.prescale = prescale(shape.limit)
+        self.workspace = Workspace.of(shape, device)
+
+    @staticmethod
+    def packed(experts: Experts) -> torch.Tensor:
+        """Return the weights as these kernels read them."""
+        return tiles.rows(experts)
+
+    def __call__(  # noqa: PLR0913, PLR0917 - the operands of one layer
+        self,
+        pack: torch.Tensor,
+        importance: torch.Tensor,
+        price: torch.Tensor,
+        floor: int,
+        x: torch.Tensor,
+        picks: torch.Tensor,
+        weights: torch.Tensor,
+        valid: torch.Tensor,
+        out: torch.Tensor,
+    ) -> torch.Tensor:
+        """Read one layer into `out`, float32 [rows, hidden]. `importance` is [tiles, experts]; price and valid are one number on the device."""
+        shape, space = self.shape, self.workspace
+        count, rows, hidden, top_k = shape.experts, shape.rows, shape.hidden, shape.top_k
+        self.plan(importance, price, floor, picks, weights, valid)
+        triton_kernels.gate_up[count, shape.tiles](
+            pack, x, weights, space.depths, space.counts, space.order, space.h,
+            rows, shape.tiles, shape.limit, self.prescale,
+            TOP_K=top_k, HIDDEN=hidden, BLOCK_K=BLOCK_K, OPERAND=OPERAND,
+        )  # fmt: skip
+        triton_kernels.down[count, triton.cdiv(hidden, BLOCK_N)](
+            pack, space.h, space.depths, space.counts, space.order, space.parts,
+            rows, shape.tiles, self.prescale,
+            HIDDEN=hidden, BLOCK_N=BLOCK_N,
+        )  # fmt: skip
+        triton_kernels.summed[rows, triton.cdiv(hidden, BLOCK_SUM)](
+            picks, valid, space.parts, out, count, TOP_K=top_k, HIDDEN=hidden, BLOCK_N=BLOCK_SUM
+        )
+        return out
+
+    def plan(  # noqa: PLR0913, PLR0917 - what a step is planned from
+        self,
+        importance: torch.Tensor,
+        price: torch.Tensor,
+        floor: int,
+        picks: torch.Tensor,
+        weights: torch.Tensor,
+        valid: torch.Tensor,
+    ) -> None:
+        """Write loads, depths, counts and order of a step into the workspace."""
+        shape, space = self.shape, self.workspace
+        triton_kernels.plan[(shape.experts,)](
+            picks, weights, valid, importance, price, space.loads, space.depths, space.counts, space.order,
+            floor, shape.tiles, shape.rows, shape.experts,
+            TOP_K=shape.top_k, PICKS=triton.next_power_of_2(shape.rows * shape.top_k),
+            TILES=triton.next_power_of_2(shape.tiles),
+        )  # fmt: skip
