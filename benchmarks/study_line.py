@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -92,8 +92,24 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """Something that the model leaves out: see the file."""
+
+    about: str
+    stays_slow: float = 0.0
+    ageing: float = 0.0
+    toxic: int = 0
+    noisy: float = 1.0
+    interaction: float = 0.0
+    side_effect: float = 0.0
+
+
+PLAIN = Extension(about="the model as it stands")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """study_line.yml."""
+    """study_line.yml; `extension` is what is added to it."""
 
     schema: Literal[1]
     metrics: tuple[str, ...]
@@ -107,6 +123,8 @@ class Model:
     boot_minutes: float
     levers: Levers
     bars: Bars
+    extensions: Mapping[str, Extension]
+    extension: Extension = PLAIN
 
     def noise(self, regime: str) -> Noise:
         """Return what a calibration of this line would say: the scatter, and the middle of the correlations."""
@@ -134,9 +152,10 @@ class Model:
         )
 
 
-def read() -> Model:
-    """Read study_line.yml."""
-    return edge.read(Path(__file__).with_name("study_line.yml"), Model)
+def read(extension: str = "") -> Model:
+    """Read study_line.yml, with one of its extensions if named."""
+    model = edge.read(Path(__file__).with_name("study_line.yml"), Model)
+    return replace(model, extension=model.extensions[extension]) if extension else model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +170,8 @@ class Truth:
     gains: tuple[float, ...]
     where: tuple[Where, ...]
     costly: tuple[bool, ...]
+    toxic: tuple[int, ...] = ()
+    noisy: tuple[int, ...] = ()
 
     def logs(self, on: NDArray[np.bool_]) -> Floats:
         """Return what these levers together do to the log of each metric."""
@@ -200,15 +221,27 @@ def draw_truth(model: Model, kind: Kind, random: np.random.Generator) -> Truth:
         if not good <= rank < good + bad and random.random() < share:
             effects[at, 2], costly[at] = math.log1p(-levers.prefill.loss), True
     acting = effects[:, :2].any(axis=1)
-    pairs = np.triu(random.normal(0, levers.interaction, (2, count, count)), 1)
+    spread = model.extension.interaction or levers.interaction
+    pairs = np.triu(random.normal(0, spread, (2, count, count)), 1)
     pairs = (pairs + pairs.transpose(0, 2, 1)) * (acting[:, None] & acting[None, :])
+    _shift(model, effects, order[good + bad :], random)
     return Truth(
         effects=effects,
         pairs=np.moveaxis(pairs, 0, 2),
         gains=tuple(gains),
         where=tuple(where),
         costly=tuple(costly),
+        toxic=tuple(int(at) for at in order[good + bad :][: model.extension.toxic]),
+        noisy=tuple(int(at) for at in order[good + bad :][-1:]) if model.extension.noisy > 1 else (),
     )
+
+
+def _shift(model: Model, effects: Floats, useless: NDArray[np.int_], random: np.random.Generator) -> None:
+    """Let useless levers move C1 and prefill a little; on C1 only down, or they would not be useless."""
+    size = model.extension.side_effect
+    if size:
+        effects[useless, 0] -= size * random.random(len(useless))
+        effects[useless, 2] += size * random.uniform(-1, 1, len(useless))
 
 
 class Line:
@@ -223,19 +256,23 @@ class Line:
         self.root = scatter[:, None] * np.linalg.cholesky(matrix)
         self.nominal = np.log(model.base)
         self.slow = np.log(model.slow.factors)
-        self.level, self.boots = 0.0, 0
+        self.level, self.boots, self.was_slow = 0.0, 0, False
 
     def logs(self, on: NDArray[np.bool_]) -> Floats | Literal["failed"] | None:
         """Draw the logs of one boot; None if the probe says it is slow."""
         model, draws = self.model, self.random.random(6)
         self.boots += 1
-        self.level += model.walk * self.random.standard_normal()
+        self.level += model.walk * self.random.standard_normal() - model.extension.ageing
         if draws[0] < model.step.chance:
             self.level += math.copysign(model.step.size, draws[1] - 0.5)
         noise = self.root @ self.random.standard_normal(3)
-        if draws[2] < model.failed:
+        noise *= model.extension.noisy if on[list(self.truth.noisy)].any() else 1.0
+        if draws[2] < model.failed or on[list(self.truth.toxic)].any():
             return "failed"
-        slow = draws[3] < model.slow.chance
+        chance = (
+            model.extension.stays_slow if self.was_slow and model.extension.stays_slow else model.slow.chance
+        )
+        slow = self.was_slow = bool(draws[3] < chance)
         if draws[4] < (model.slow.seen if slow else model.slow.false_alarm):
             return None
         return self.nominal + self.truth.logs(on) + self.level + noise - slow * self.slow

@@ -30,7 +30,7 @@ import study_figures as figures  # noqa: E402
 import study_line  # noqa: E402
 import study_rivals  # noqa: E402
 from study_figures import Row  # noqa: E402
-from tuner.factorial import progress  # noqa: E402
+from tuner.factorial import replay  # noqa: E402
 from tuner.factorial.plan import Plan, plan  # noqa: E402
 from tuner.ladder import Boot  # noqa: E402
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tuner.lever import Ladder
 
 OWN = "factorial"
-ERROR = 0.04
+ERROR = 0.032
 """The ladder's error that the method is run at. Chosen on the design seeds: sizes and futility leave part of it unspent."""
 
 SEEDS = {"design": 1_000, "result": 20_261_130}
@@ -54,6 +54,7 @@ class Study:
         self.ladder: Ladder = model.ladder(ERROR)
         self.plan: Plan = plan(self.ladder, model.noise(regime), arming=arming)
         self.rivals = study_rivals.of(regime)
+        self.name = f"{seed} {model.extension.about}, {arming}, {ERROR}, {self.plan.most} runs"
 
     def row(self, method: str, kind: study_line.Kind, at: int) -> Row:
         """Climb one ladder by one method; the ladder depends on seed, kind and number alone, never on the method."""
@@ -71,6 +72,7 @@ class Study:
             boots = line.boots
         gains = np.array(truth.gains)
         return {
+            "study": self.name,
             "method": method,
             "regime": self.regime,
             "kind": kind,
@@ -89,9 +91,9 @@ class Study:
 
     def _climb(self, line: study_line.Line, seed: int) -> tuple[study_rivals.Mask, int, dict[str, object]]:
         """Climb until every lever is decided; what the confirmation would take is counted apart and not booted."""
-        now = progress.start(self.ladder, self.plan, seed)
-        while now.phase in {"arming", "blocks"} and isinstance(step := progress.ahead(now), Boot):
-            now = progress.advance(now, line.boot(step.on))
+        now = replay.start(self.ladder, self.plan, seed)
+        while now.phase in {"arming", "blocks"} and isinstance(step := replay.ahead(now), Boot):
+            now = replay.advance(now, line.boot(step.on))
         accepted = np.array([lever.id in now.stack for lever in self.ladder.levers])
         return accepted, len(now.trials), {"confirming": len(now.queue) if now.phase == "confirming" else 0}
 
@@ -100,23 +102,31 @@ def main() -> None:
     """Run the study and print it."""
     chosen = _arguments()
     begin = time.perf_counter()
-    model = study_line.read()
+    model = study_line.read(chosen.extension)
     seed = SEEDS[chosen.seeds]
     shown: dict[str, object] = {
         "simulated": True,
         "seeds": {chosen.seeds: seed},
         "shard": chosen.shard,
+        "extension": chosen.extension or None,
         "error": ERROR,
         "regimes": {},
     }
     known = list(_read(chosen.resume))
     for regime in (chosen.regime,) if chosen.regime else tuple(model.regimes):
         study = Study(model, regime, seed, chosen.arming)
-        rows = [row for row in known if row["regime"] == regime] + list(_rows(study, chosen, known))
+        own = [row for row in known if row["regime"] == regime]
+        if strange := next((row["study"] for row in own if row["study"] != study.name), None):
+            print(
+                f"{chosen.resume} holds rows of another study: {strange}; wanted {study.name}",
+                file=sys.stderr,
+            )
+            sys.exit(2)
+        rows = own + list(_rows(study, chosen, own))
         methods = {
-            name: figures.summarise(own, model.boot_minutes)
+            name: figures.summarise(found, model.boot_minutes)
             for name in (OWN, *study.rivals)
-            if (own := [row for row in rows if row["method"] == name])
+            if (found := [row for row in rows if row["method"] == name])
         }
         ratio = figures.pairs_at_equal_power(methods, methods[OWN]) if len(methods) > 1 else None
         answer = {
@@ -183,6 +193,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rivals", action="store_true", help="other rules on the same lines")
     parser.add_argument("--seeds", choices=tuple(SEEDS), default="result")
     parser.add_argument("--arming", choices=("blocks", "alone"), default="blocks")
+    parser.add_argument("--extension", choices=tuple(study_line.read().extensions), default="")
     parser.add_argument("--shard", type=_shard, default=(1, 1), metavar="I/N")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="rows kept as JSON lines")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="needs matplotlib")

@@ -1,37 +1,58 @@
-"""Progress of a factorial climb as a fold over its boots: arming pass, blocks with looks, confirmation, end.
+"""Progress of a factorial climb: its state, how it begins, and how a verdict is noted in it.
 
-Nothing is remembered but what follows from ladder, plan, seed and the boots so far, so a climb that was broken off goes on
-from its recorded boots as if nothing had happened. `advance` takes one boot, `replay` all of them.
+Nothing is in it but what follows from ladder, plan, seed and the boots so far.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import reduce
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from tuner.factorial import blocks, judgement, outliers, suspects
-from tuner.factorial.estimates import estimate
-from tuner.factorial.factors import factors, needs, ordered, standing
+from tuner.factorial import blocks
+from tuner.factorial.bounds import Look
+from tuner.factorial.factors import needs, ordered
+from tuner.factorial.judgement import Decision
 from tuner.factorial.plan import Plan
-from tuner.factorial.state import Progress
-from tuner.ladder import Boot, Done, On, Standing, Trial, name_of
+from tuner.ladder import On, Trial
 from tuner.lever import Ladder
-from tuner.verdict import MOST_FAILURES, MOST_VOIDS, Outcome, SeedRule, Verdict, seed_rule, unmeasured
+from tuner.verdict import Outcome, SeedRule, Verdict, seed_rule, unmeasured
 
-MOST_BASE_FAILURES = 3
-MOST_BASE_VOIDS = 5
-"""Boots of the base in a row that end a climb. Ours: of a hundred healthy lines one in ten of whose boots is void for its slow
-state and one in thirty fails, two and three would end one."""
-
-LOST_TO_ASK = 4
-"""Boots of the blocks lost in a row after which the base is booted, to tell a broken line from broken levers. Ours."""
-
-CONFIRMING_PAIRS = 4
-"""Pairs of base and stack, fresh, for the one figure that is published."""
+Phase = Literal["arming", "blocks", "confirming", "ended"]
 
 
-def replay(ladder: Ladder, plan: Plan, seed: int, history: tuple[Trial, ...]) -> Progress:
-    """Return how far a climb is after these boots, in order."""
-    return reduce(advance, history, start(ladder, plan, seed))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a climb is.
+
+    `trials` are the boots as judged (an outlier is void), `queue` the runs that are planned, the next one first, `runs`
+    those of the blocks that are behind, lost ones among them, `drawn` the blocks so far, and `fresh` the place in
+    `trials` where the confirmation begins.
+    """
+
+    ladder: Ladder
+    plan: Plan
+    seed: int
+    phase: Phase
+    queue: tuple[On, ...]
+    trials: tuple[Trial, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    stack: On = ()
+    looks: tuple[Look, ...] = ()
+    runs: int = 0
+    drawn: int = 0
+    block_start: int = 0
+    fresh: int = 0
+    fault: str = ""
+
+    @property
+    def out(self) -> On:
+        """Levers with a verdict that are not part of the stack."""
+        return tuple(one.lever for one in self.verdicts if one.lever not in self.stack)
+
+    @property
+    def open(self) -> On:
+        """Levers without a verdict, in the ladder's order."""
+        decided = {one.lever for one in self.verdicts}
+        return tuple(lever.id for lever in self.ladder.levers if lever.id not in decided)
 
 
 def start(ladder: Ladder, plan: Plan, seed: int) -> Progress:
@@ -48,192 +69,11 @@ def start(ladder: Ladder, plan: Plan, seed: int) -> Progress:
         queue=blocks.arming(ladder, seed) if plan.arming == "alone" else ((),),
         verdicts=chosen,
     )
-    return _without_orphans(begun) if begun.open else replace(begun, phase="ended", queue=())
+    return drop_orphans(begun) if begun.open else replace(begun, phase="ended", queue=())
 
 
-def standing_of(progress: Progress) -> Standing:
-    """Return verdicts, stack and the next boot, in the shape that the climb takes from either design."""
-    return Standing(verdicts=progress.verdicts, stack=progress.stack, ahead=ahead(progress))
-
-
-def ahead(progress: Progress) -> Boot | Done:
-    """Return the next boot, or the end."""
-    if progress.fault:
-        return Done(base_failed=True, why=progress.fault)
-    if progress.phase == "ended":
-        return Done(base_failed=False, why="every lever has its verdict")
-    on, number = progress.queue[0], len(progress.trials) + 1
-    match progress.phase:
-        case "arming":
-            alone = [name for name in on if on == _alone(progress, name)]
-            reason = f"arming pass: {name_of(on)}, {len(progress.queue)} to go"
-            return Boot(lever=alone[-1] if alone else None, on=on, number=number, reason=reason)
-        case "blocks":
-            reason = f"block {progress.drawn}: run {progress.runs + 1} of at most {progress.plan.most}"
-        case _:
-            reason = f"confirmation: {name_of(on)}, {len(progress.queue)} to go"
-    return Boot(lever=None, on=on, number=number, reason=reason)
-
-
-def advance(progress: Progress, trial: Trial) -> Progress:
-    """Return how far the climb is after one more boot; one that was not asked for counts as data and no more."""
-    asked = bool(progress.queue) and trial.arm == progress.queue[0]
-    trials = (*progress.trials, outliers.sift(progress.ladder, progress.trials, trial))
-    progress = replace(progress, trials=trials)
-    if progress.phase == "ended" or progress.fault or not asked:
-        return progress
-    if fault := _fault(progress):
-        return replace(progress, fault=fault)
-    match progress.phase:
-        case "arming":
-            return _armed(progress)
-        case "blocks":
-            return _run(progress)
-        case _:
-            return _confirmed(progress)
-
-
-def _armed(progress: Progress) -> Progress:
-    """Take a boot of the arming pass: repeat it if it was void or failed, within limits; at its end draw the first block."""
-    last, on = progress.trials[-1], progress.queue[0]
-    name = next((one for one in reversed(on) if on == _alone(progress, one)), None)
-    ends = [one for one in progress.trials if one.arm == on]
-    failures = [one for one in ends if one.outcome == "failed"]
-    voids = [one for one in ends if one.outcome == "void"]
-    if name and len(failures) >= MOST_FAILURES:
-        why = f"failed {len(failures)} times with it alone: {failures[-1].why}"
-        progress = _without_orphans(_settled(progress, name, "reject", why))
-    elif name and len(voids) > MOST_VOIDS:
-        why = f"void {len(voids)} times with it alone: {voids[-1].why}"
-        progress = _without_orphans(_settled(progress, name, "inconclusive", why))
-    elif last.outcome == "measured":
-        progress = replace(progress, queue=progress.queue[1:])
-    if progress.queue:
-        return progress
-    return _onward(replace(progress, phase="blocks", block_start=len(progress.trials)))
-
-
-def _run(progress: Progress) -> Progress:
-    """Take a run of a block: repeat a void one once, search for whom a lost one accuses, look where it is time to."""
-    last = progress.trials[-1]
-    if _is_repeated(progress):
-        return progress
-    progress = replace(progress, queue=progress.queue[1:], runs=progress.runs + 1)
-    if last.outcome != "measured":
-        progress = _accused(progress)
-    wanted = _base_asked(progress)
-    if wanted is None:
-        wanted = suspects.search(progress.ladder, progress.trials, (*progress.out, *progress.stack))
-    if wanted is not None:
-        progress = replace(progress, queue=(wanted, *progress.queue))
-    if progress.plan.is_look(progress.runs):
-        progress = _looked(progress)
-    return _onward(progress)
-
-
-def _is_repeated(progress: Progress) -> bool:
-    """Whether the run is booted again: a void one once, the base until it is measured or ends the climb."""
-    last = progress.trials[-1]
-    if last.outcome == "measured" or last.arm == ():
-        return last.outcome != "measured"
-    before = progress.trials[progress.block_start : -1][-1:]
-    return last.outcome == "void" and not any(one.arm == last.arm and one.outcome == "void" for one in before)
-
-
-def _base_asked(progress: Progress) -> On | None:
-    """Ask for the base after boots lost in a row: it tells whether it is the line or what was on."""
-    row = progress.trials[progress.block_start :][-LOST_TO_ASK:]
-    return () if len(row) == LOST_TO_ASK and all(one.outcome != "measured" for one in row) else None
-
-
-def _accused(progress: Progress) -> Progress:
-    """Settle a lever that is found to break its boots."""
-    found = suspects.culprit(progress.trials, progress.out)
-    if found is None:
-        return progress
-    word = "failed" if found.failed else "void"
-    why = f"{word} {found.lost} times with nothing else suspect: {found.why}"
-    return _without_orphans(
-        _settled(progress, found.lever, "reject" if found.failed else "inconclusive", why)
-    )
-
-
-def _looked(progress: Progress) -> Progress:
-    """Judge all open levers on all boots so far."""
-    progress = replace(progress, trials=outliers.sift_all(progress.ladder, progress.trials))
-    measured = sum(one.outcome == "measured" for one in progress.trials[progress.block_start :])
-    last = progress.runs >= progress.plan.most
-    known = progress.looks[-1].information if progress.looks else 0
-    if measured <= known and not last:
-        return progress
-    # A last look adds information even where every boot since the one before was lost: bounds are for rising information.
-    looks = (*progress.looks, progress.plan.look(progress.runs, max(measured, known + 1)))
-    sight = judgement.Sight(
-        ladder=progress.ladder,
-        plan=progress.plan,
-        looks=looks,
-        last=last,
-        estimates=estimate(progress.ladder, progress.plan, progress.trials),
-        stack=progress.stack,
-        out=progress.out,
-    )
-    progress = replace(progress, looks=looks)
-    for found in judgement.judge(sight):
-        progress = _settled(progress, found.lever, found.verdict, found.why, found)
-    return progress
-
-
-def _onward(progress: Progress) -> Progress:
-    """Fix what is decided in the runs that are planned; draw the next block, or go on to the confirmation."""
-    if not progress.open:
-        queue = _confirmation(progress)
-        return replace(
-            progress, phase="confirming" if queue else "ended", queue=queue, fresh=len(progress.trials)
-        )
-    if not progress.queue:
-        key = f"{progress.seed}/block/{progress.drawn}"
-        groups = factors(progress.ladder, progress.open)
-        runs = blocks.block(progress.ladder, groups, progress.stack, key)
-        return replace(progress, queue=runs, drawn=progress.drawn + 1)
-    out, stack = set(progress.out), set(progress.stack)
-    fixed = tuple(standing(progress.ladder, (set(run) - out) | stack) for run in progress.queue)
-    return replace(progress, queue=fixed)
-
-
-def _confirmation(progress: Progress) -> tuple[On, ...]:
-    """Return base and stack in A B B A order, and in the middle the stack without each of its levers once."""
-    whole = ordered(progress.ladder, progress.stack)
-    if not whole:
-        return ()
-    pairs = [run for at in range(CONFIRMING_PAIRS) for run in (((), whole) if at % 2 == 0 else (whole, ()))]
-    dropped = [standing(progress.ladder, set(whole) - {name}) for name in whole] if len(whole) > 1 else []
-    middle = len(pairs) // 2
-    return (*pairs[:middle], *dropped, *pairs[middle:])
-
-
-def _confirmed(progress: Progress) -> Progress:
-    """Take a boot of the confirmation: a void one is repeated within the limit, a failed one is a result."""
-    last, on = progress.trials[-1], progress.queue[0]
-    voids = [one for one in progress.trials[progress.fresh :] if one.arm == on and one.outcome == "void"]
-    if last.outcome == "void" and len(voids) <= MOST_VOIDS:
-        return progress
-    left = progress.queue[1:]
-    return replace(progress, queue=left, phase="confirming" if left else "ended")
-
-
-def _fault(progress: Progress) -> str:
-    """Say why the climb ends where the line itself cannot be booted or measured."""
-    last = progress.trials[-1]
-    base = [one for one in progress.trials if one.arm == ()]
-    for outcome, most in (("failed", MOST_BASE_FAILURES), ("void", MOST_BASE_VOIDS)):
-        row = base[-most:]
-        if last.arm == () and len(row) == most and all(one.outcome == outcome for one in row):
-            return f"base {outcome} {most} times in a row: {last.why}"
-    return ""
-
-
-def _settled(
-    progress: Progress, name: str, outcome: Outcome, why: str, found: judgement.Decision | None = None
+def settle(
+    progress: Progress, name: str, outcome: Outcome, why: str, found: Decision | None = None
 ) -> Progress:
     """Note a verdict; what it cost is every boot so far, since every boot counts for every lever."""
     verdict = Verdict(
@@ -242,7 +82,7 @@ def _settled(
         metrics=found.metrics if found else {},
         boots=len(progress.trials),
         voids=sum(one.outcome == "void" for one in progress.trials),
-        seed_rule=_seed_rule(progress, name),
+        seed_rule=_seed_rule(progress, name, found.single if found else {}),
         why=why,
         wanted=found.wanted if found else None,
     )
@@ -250,30 +90,33 @@ def _settled(
     return replace(progress, verdicts=(*progress.verdicts, verdict), stack=stack)
 
 
-def _without_orphans(progress: Progress) -> Progress:
+def drop_orphans(progress: Progress) -> Progress:
     """Settle levers whose requirement was settled without being accepted, and take what is settled out of the queue."""
     for lever in progress.ladder.levers:
         lost = [name for name in lever.requires if name in progress.out]
         if lost and lever.id in progress.open:
             found = {one.lever: one.verdict for one in progress.verdicts}
             outcome: Outcome = "reject" if found[lost[0]] == "reject" else "inconclusive"
-            progress = _settled(progress, lever.id, outcome, f"needs {lost[0]}, which was not accepted")
+            progress = settle(progress, lever.id, outcome, f"needs {lost[0]}, which was not accepted")
     out = set(progress.out)
     return replace(progress, queue=tuple(run for run in progress.queue if not out & set(run)))
 
 
-def _alone(progress: Progress, name: str) -> On:
+def alone(progress: Progress, name: str) -> On:
+    """Return what is on when a lever is booted alone: it and what it requires."""
     return ordered(progress.ladder, {name, *needs(progress.ladder, name)})
 
 
-def _seed_rule(progress: Progress, name: str) -> SeedRule:
-    """Apply the seeds' rule to the first boot of the base and of the lever alone that were not void."""
-    base, arm = _first(progress, ()), _first(progress, _alone(progress, name))
-    if base is None or arm is None:
-        return "none"
-    if arm.outcome == "failed":
+def _seed_rule(progress: Progress, name: str, single: Mapping[str, float]) -> SeedRule:
+    """Apply the seeds' rule to one boot of each arm: the lever alone against the base, or what the first boots read of it."""
+    base, arm = _first(progress, ()), _first(progress, alone(progress, name))
+    if base is not None and arm is not None and progress.plan.arming == "alone":
+        return (
+            "reject" if arm.outcome == "failed" else seed_rule(progress.ladder, _values(base), _values(arm))
+        )
+    if not single and any(name in one.arm and one.outcome == "failed" for one in progress.trials):
         return "reject"
-    return seed_rule(progress.ladder, _values(base), _values(arm))
+    return seed_rule(progress.ladder, dict.fromkeys(single, 1.0), single)
 
 
 def _first(progress: Progress, on: On) -> Trial | None:

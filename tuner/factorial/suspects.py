@@ -2,11 +2,12 @@
 
 A lever is cleared by any measured boot it was on in. A run that is lost twice and has levers that are not cleared is halved
 until one is left: that one is the culprit once two boots were lost in which nothing else was suspect. Where every lever is
-cleared a lost run accuses none: the boot had bad luck, or the combination breaks (see `broken`).
+cleared a lost run accuses none: the boot had bad luck, or two of them break together (see `broken_pairs`).
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import combinations
 
 from tuner.factorial.factors import standing
 from tuner.ladder import On, Trial
@@ -14,6 +15,9 @@ from tuner.lever import Ladder
 
 LOST_TO_ACCUSE = 2
 """Boots lost with the same levers on before any is suspected, and with one suspect alone before it is the culprit."""
+
+FAILED_TO_PAIR = 3
+"""Failed boots, and none measured, that show a pair: three chance failures are 1 in 37,000 where one boot in thirty fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +61,19 @@ def culprit(trials: tuple[Trial, ...], out: Collection[str]) -> Culprit | None:
     return None
 
 
-def broken(trials: tuple[Trial, ...]) -> tuple[On, ...]:
-    """Return combinations that failed at least twice and never were measured, though each of their levers was elsewhere."""
-    known = cleared(trials)
-    measured = {one.arm for one in trials if one.outcome == "measured"}
-    failed = [one.arm for one in trials if one.outcome == "failed"]
+def broken_pairs(trials: tuple[Trial, ...]) -> tuple[tuple[str, str], ...]:
+    """Return pairs of levers that failed in every boot they shared, three at least, though each was measured without the other.
+
+    Half of a block's runs have a lever on and a quarter have two, so a pair that breaks shows within one block.
+    """
+    known = sorted(cleared(trials))
+    measured = [set(one.arm) for one in trials if one.outcome == "measured"]
+    failed = [set(one.arm) for one in trials if one.outcome == "failed"]
     return tuple(
-        arm
-        for arm in dict.fromkeys(failed)
-        if failed.count(arm) >= LOST_TO_ACCUSE and arm not in measured and set(arm) <= known
+        pair
+        for pair in combinations(known, 2)
+        if sum(set(pair) <= arm for arm in failed) >= FAILED_TO_PAIR
+        and not any(set(pair) <= arm for arm in measured)
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from tuner.factorial import progress
+from tuner.factorial import replay
 from tuner.factorial.plan import Noise, Plan, plan
 from tuner.factorial.progress import Progress
 from tuner.ladder import Boot, On, Trial
@@ -64,7 +64,7 @@ class Line:
         return np.outer(scatter, scatter) * (0.45 + 0.55 * np.eye(3))
 
 
-def ladder_of(*levers: Lever, error: float = 0.05) -> Ladder:
+def ladder_with(*levers: Lever, error: float = 0.05) -> Ladder:
     """A ladder of these levers."""
     return Ladder(
         schema=1,
@@ -81,25 +81,54 @@ def ladder_of(*levers: Lever, error: float = 0.05) -> Ladder:
     )
 
 
-def lever(name: str, **more: object) -> Lever:
+def lever_named(name: str, **more: object) -> Lever:
     """A lever of that name."""
-    return Lever(
-        **{"id": name, "about": "", "set": {"x": 1}, "kind": "speed", "source": "", "credit": "", **more}
-    )
+    plain = {"id": name, "about": "", "set": {"x": 1}, "kind": "speed", "source": "", "credit": ""}
+    return Lever(**plain | more)
 
 
-def climbed(
+def climb_to_the_end(
     ladder: Ladder, boot: Callable[[On], Trial], chosen: Plan | None = None, seed: int = 3
 ) -> Progress:
     """Boot until nothing is left to boot."""
-    now = progress.start(ladder, chosen or plan(ladder, NOISE), seed)
-    while isinstance(step := progress.ahead(now), Boot):
+    now = replay.start(ladder, chosen or plan(ladder, NOISE), seed)
+    while isinstance(step := replay.ahead(now), Boot):
         assert step.number < 200
-        now = progress.advance(now, boot(step.on))
+        now = replay.advance(now, boot(step.on))
     return now
+
+
+@pytest.fixture
+def line_of() -> type[Line]:
+    """Makes a line."""
+    return Line
+
+
+@pytest.fixture
+def ladder_of() -> Callable[..., Ladder]:
+    """Makes a ladder of levers."""
+    return ladder_with
+
+
+@pytest.fixture
+def lever() -> Callable[..., Lever]:
+    """Makes a lever."""
+    return lever_named
+
+
+@pytest.fixture
+def climbed() -> Callable[..., Progress]:
+    """Climbs to the end."""
+    return climb_to_the_end
+
+
+@pytest.fixture
+def planned() -> Callable[..., Plan]:
+    """Plans for the noise of the lines here."""
+    return lambda ladder, **more: plan(ladder, NOISE, **more)
 
 
 @pytest.fixture
 def twelve() -> Ladder:
     """Twelve levers."""
-    return ladder_of(*(lever(f"l{at}") for at in range(12)))
+    return ladder_with(*(lever_named(f"l{at}") for at in range(12)))

@@ -1,18 +1,22 @@
 """Blocks: balance, mirrors, order, and what is never on together."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tuner.factorial.blocks import arming, block, shuffled
 from tuner.factorial.factors import factors, needs, standing
+from tuner.lever import Ladder, Lever
 
-from .conftest import ladder_of, lever
+Make = Callable[..., Ladder]
+Name = Callable[..., Lever]
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 12, 17, 33])
-def test_every_boot_counts_for_every_lever(count: int) -> None:
+def test_every_boot_counts_for_every_lever(count: int, ladder_of: Make, lever: Name) -> None:
     """Each lever is on in half of the runs, independent of every other; a run's mirror image stands beside it."""
     names = [f"l{at}" for at in range(count)]
     ladder = ladder_of(*map(lever, names))
@@ -24,7 +28,7 @@ def test_every_boot_counts_for_every_lever(count: int) -> None:
     assert len(runs) >= 2 * count
 
 
-def test_main_effects_are_clear_of_two_lever_interactions() -> None:
+def test_main_effects_are_clear_of_two_lever_interactions(ladder_of: Make, lever: Name) -> None:
     """Resolution IV: no column is like the product of two others."""
     names = [f"l{at}" for at in range(8)]
     ladder = ladder_of(*map(lever, names))
@@ -34,9 +38,11 @@ def test_main_effects_are_clear_of_two_lever_interactions() -> None:
     assert (products @ signs == 0).all()
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.data())
-def test_conflicts_and_requirements_hold_in_every_run(seed: int, data: st.DataObject) -> None:
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**6), data=st.data())
+def test_conflicts_and_requirements_hold_in_every_run(
+    ladder_of: Make, lever: Name, seed: int, data: st.DataObject
+) -> None:
     """Whatever the ties between levers: nobody runs beside a rival or without what it needs, and the stack is always on."""
     names = [f"l{at}" for at in range(data.draw(st.integers(2, 9)))]
     levers = [
@@ -58,7 +64,7 @@ def test_conflicts_and_requirements_hold_in_every_run(seed: int, data: st.DataOb
         assert run == standing(ladder, run)
 
 
-def test_rivals_take_turns() -> None:
+def test_rivals_take_turns(ladder_of: Make, lever: Name) -> None:
     """Three values of one setting are each on in a sixth of the runs, and never together."""
     values = [lever(name, conflicts=tuple({"a", "b", "c"} - {name})) for name in "abc"]
     ladder = ladder_of(*values, lever("d"), lever("e"))
@@ -79,7 +85,7 @@ def test_seed_and_place_decide_the_order() -> None:
     assert shuffled("abcdef", "1/arming") == ("b", "f", "d", "c", "e", "a")
 
 
-def test_arming_alone_boots_each_lever_once_with_what_it_needs() -> None:
+def test_arming_alone_boots_each_lever_once_with_what_it_needs(ladder_of: Make, lever: Name) -> None:
     """Base, half of the levers, base, the other half; a child comes with its parent, a profile not at all."""
     ladder = ladder_of(lever("a"), lever("b", requires=("a",)), lever("c"), lever("p", kind="profile"))
     runs = arming(ladder, 1)
