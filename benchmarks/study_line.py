@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparkctl import edge
-from tuner.factorial.plan import Noise
-from tuner.ladder import On, Trial
 from tuner.lever import Boots, Guard, Ladder, Lever
 from tuner.metrics import Metric
+from tuner.noise import Noise
+from tuner.steps import On, Trial
 
 Kind = Literal["mixed", "null"]
 Where = Literal["C1", "C6", "both", ""]

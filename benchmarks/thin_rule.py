@@ -19,9 +19,10 @@ import numpy as np
 
 from sparkctl import content, edge
 from tuner.climb import Climb, climb
-from tuner.ladder import Boot, Trial
+from tuner.course import Course
 from tuner.lever import Boots, Ladder
 from tuner.metrics import Metric
+from tuner.steps import Boot, Trial
 
 NAMES = ("c1_per_stream_tok_s", "c6_agg_tok_s", "prefill_47k_tok_s")
 BASE = (57.0, 178.0, 1400.0)
@@ -31,6 +32,7 @@ BASE = (57.0, 178.0, 1400.0)
 NOISE = (0.010, 0.030, 0.015)
 CORRELATION = 0.45
 WALK, STEP, STEP_CHANCE = 0.005, 0.03, 0.02
+COURSE = Course(design="ladder", rule="proof", seed=1, plan=None)
 BROKEN = None
 
 Effects = dict[str, tuple[float, float, float] | None]
@@ -160,6 +162,7 @@ def main() -> None:
             climbs = [
                 climb(
                     ladder,
+                    COURSE,
                     (),
                     Line(effects, (chosen.seed, kind, drifts, at), drifts=drifts).measure,
                     lambda _: None,

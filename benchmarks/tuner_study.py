@@ -32,7 +32,7 @@ import study_rivals  # noqa: E402
 from study_figures import Row  # noqa: E402
 from tuner.factorial import replay  # noqa: E402
 from tuner.factorial.plan import Plan, plan  # noqa: E402
-from tuner.ladder import Boot  # noqa: E402
+from tuner.steps import Boot  # noqa: E402
 
 if TYPE_CHECKING:
     from tuner.lever import Ladder

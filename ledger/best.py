@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from ledger.entry import Row
 from ledger.history import Climb, climbs
-from tuner.ladder import Trial
+from tuner.steps import Trial
 
 LEVEL = 0.95
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, assert_never, cast, get_args
 
-from ledger import quality, reported
+from ledger import calibrations, courses, quality, reported
 from ledger.entry import Body, Json, Kind, Row, RowFault
 from ledger.fields import (
     each,
     flag,
     get,
     mapping,
-    number,
+    metric,
     number_or_null,
     setting,
     text,
@@ -23,6 +23,7 @@ from ledger.fields import (
     texts,
     whole,
 )
+from tuner.course import Course
 from tuner.lever import Setting
 from tuner.metrics import Metric
 from tuner.verdict import Outcome
@@ -34,7 +35,7 @@ StepState = Literal["began", "done", "failed"]
 class Plan:
     """The start of a climb; `settings` says what each lever sets.
 
-    `pace` and `scenario` say how fast a practice line runs and what it shows, where known.
+    `course` says by which design and rule; `pace` and `scenario` how fast a practice line runs and what it shows, where known.
     """
 
     climb: str
@@ -45,6 +46,7 @@ class Plan:
     workload_digest: str
     levers: tuple[str, ...]
     settings: Mapping[str, Mapping[str, Setting]]
+    course: Course
     pace: float | None
     scenario: str | None
 
@@ -147,7 +149,9 @@ def check(kind: Kind, body: Body) -> None:  # noqa: C901 - one case a kind reads
             step(body)
         case "quality":
             _quality(body)
-        case "calibration" | "alarm":
+        case "calibration":
+            calibrations.check(body)
+        case "alarm":
             pass
         case _ as never:
             assert_never(never)
@@ -175,6 +179,7 @@ def plan(body: Body) -> Plan:
         workload_digest=get(body, "workload_digest", text),
         levers=get(body, "levers", texts),
         settings={lever: get(settings, lever, _settings) for lever in settings},
+        course=get(body, "course", courses.read) if "course" in body else courses.OLD,
         pace=get(body, "pace", number_or_null) if "pace" in body else None,
         scenario=get(body, "scenario", text_or_null) if "scenario" in body else None,
     )
@@ -210,7 +215,7 @@ def bench(body: Body) -> Bench:
         climb=get(body, "climb", text_or_null),
         on=get(body, "on", texts),
         voids=get(body, "voids", texts),
-        metrics=get(body, "metrics", lambda found: each(found, _metric)),
+        metrics=get(body, "metrics", lambda found: each(found, metric)),
     )
 
 
@@ -257,16 +262,6 @@ def _effect(metric: str, body: Body) -> Effect:
         estimate=get(body, "estimate", number_or_null),
         low=get(body, "low", number_or_null),
         high=get(body, "high", number_or_null),
-    )
-
-
-def _metric(found: Json) -> Metric:
-    body = mapping(found)
-    return Metric(
-        name=get(body, "name", text),
-        value=get(body, "value", number),
-        unit=get(body, "unit", text),
-        n=get(body, "n", whole),
     )
 
 

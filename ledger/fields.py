@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from ledger.entry import Body, Json, RowFault
 from tuner.lever import Setting
+from tuner.metrics import Metric
 
 T = TypeVar("T")
 
@@ -95,6 +96,17 @@ def each(found: Json, read: Callable[[Json], T]) -> tuple[T, ...]:
 def texts(found: Json) -> tuple[str, ...]:
     """Take a list of texts."""
     return each(found, text)
+
+
+def metric(found: Json) -> Metric:
+    """Take a metric: name, value, unit and what it was taken over."""
+    body = mapping(found)
+    return Metric(
+        name=get(body, "name", text),
+        value=get(body, "value", number),
+        unit=get(body, "unit", text),
+        n=get(body, "n", whole),
+    )
 
 
 def _wanted(what: str, found: Json) -> RowFault:

@@ -14,7 +14,7 @@ from ledger import bodies
 from ledger.bodies import live
 from ledger.entry import Row
 from ledger.quality import is_run, judged, quality
-from tuner.ladder import Trial
+from tuner.steps import Trial
 from tuner.verdict import Verdict
 
 

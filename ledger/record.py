@@ -12,10 +12,13 @@ from dataclasses import asdict
 from typing import cast
 
 from launcher.vitals import Vitals
+from ledger import courses
 from ledger.bodies import StepState
 from ledger.entry import Body, Json
 from tuner import bracket, counters, lever, request, verdict
-from tuner.ladder import Trial
+from tuner.course import Course
+from tuner.noise import Noise
+from tuner.steps import Trial
 
 
 def plan(  # noqa: PLR0913 - all named; each is a key of the row
@@ -26,13 +29,14 @@ def plan(  # noqa: PLR0913 - all named; each is a key of the row
     ladder_digest: str,
     recipe_digest: str,
     workload_digest: str,
-    seed: int | None = None,
+    course: Course,
+    noise: Noise | None = None,
     pace: float | None = None,
     scenario: str | None = None,
 ) -> Body:
     """Write the plan of a climb: what is climbed, on which recipe, asked how, and what each lever sets.
 
-    `pace` and `scenario` are those of a practice line; a climb is resumed only under the same.
+    `noise` is what the course was planned for. `pace` and `scenario` are those of a practice line; a climb is resumed only under the same.
     """
     return {
         "simulated": simulated,
@@ -44,7 +48,8 @@ def plan(  # noqa: PLR0913 - all named; each is a key of the row
         "workload_digest": workload_digest,
         "levers": [one.id for one in ladder.levers],
         "settings": {one.id: dict(one.set) for one in ladder.levers},
-        "seed": seed,
+        "course": courses.write(course),
+        "noise": asdict(noise) if noise else None,
         "pace": pace,
         "scenario": scenario,
     }

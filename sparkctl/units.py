@@ -30,3 +30,16 @@ def percent(ratio: float) -> str:
 def times(count: int) -> str:
     """Say how often: `once`, `3 times`."""
     return "once" if count == 1 else f"{count} times"
+
+
+def hours(text: str) -> float:
+    """Read a span such as `12h`, `90m` or `1.5h` as hours.
+
+    Raises:
+        ValueError: it is no such span, or not above 0.
+
+    """
+    number, unit = text[:-1], text[-1:]
+    if unit not in {"h", "m"} or not number.replace(".", "", 1).isdigit() or float(number) == 0:
+        raise ValueError(f"{text!r} is no span of time, wanted one such as 12h or 90m")
+    return float(number) / (1 if unit == "h" else 60)

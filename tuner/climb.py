@@ -1,4 +1,4 @@
-"""The climb itself: asks the ladder what comes next, has it booted and measured, and notes everything as it happens.
+"""The climb itself: asks its course what comes next, has it booted and measured, and notes everything as it happens.
 
 It knows no ledger, no console and no clock: booting, noting and stopping are what its caller passes in.
 """
@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.ladder import Boot, Decided, Done, On, Trial, next_step, replay
+from tuner.course import Course, standing
 from tuner.lever import Ladder
+from tuner.steps import Boot, Confirmed, Done, On, Standing, Trial
 from tuner.verdict import Verdict
 
 Event = Trial | Verdict
@@ -20,7 +21,8 @@ class Climb:
     """How far a climb came.
 
     `end` is `done` when every lever has its verdict, `base` when the stack itself failed and `budget` when the caller
-    wanted no further boot; `why` says it in words. `open` names the levers that are inconclusive or not decided.
+    wanted no further boot; `why` says it in words. `open` names the levers that are inconclusive or not decided. `confirmed` and
+    `broken`: see `tuner.steps.Standing`.
     """
 
     stack: On
@@ -29,10 +31,13 @@ class Climb:
     open: tuple[str, ...]
     end: Literal["done", "base", "budget"]
     why: str
+    confirmed: Confirmed | None
+    broken: tuple[tuple[str, str], ...]
 
 
 def climb(  # noqa: PLR0913 - the last two have defaults and are named by the caller
     ladder: Ladder,
+    course: Course,
     history: tuple[Trial, ...],
     measure: Callable[[Boot], Trial],
     record: Callable[[Event], None],
@@ -44,6 +49,7 @@ def climb(  # noqa: PLR0913 - the last two have defaults and are named by the ca
 
     Args:
         ladder: what to climb.
+        course: by which design and rule.
         history: the boots already on record, in order; empty for a fresh climb.
         measure: boots and measures; whatever goes wrong with a boot is a Trial, what it raises ends the climb.
         record: notes an event at once, so that an interrupt loses at most the boot that was running.
@@ -53,33 +59,33 @@ def climb(  # noqa: PLR0913 - the last two have defaults and are named by the ca
     """
     trials = history
     while True:
-        step = next_step(ladder, trials, told)
-        match step:
-            case Decided():
-                record(step.verdict)
-                told += 1
-            case Done():
-                return _ended(ladder, trials, "base" if step.base_failed else "done", step.why)
-            case Boot():
-                if enough(trials):
-                    return _ended(
-                        ladder, trials, "budget", f"stopped before boot {step.number}: {step.reason}"
-                    )
+        now = standing(course, ladder, trials)
+        for verdict in now.verdicts[told:]:
+            record(verdict)
+        told = max(told, len(now.verdicts))
+        match now.ahead:
+            case Done(base_failed=failed, why=why):
+                return _ended(ladder, now, trials, "base" if failed else "done", why)
+            case Boot() as step if enough(trials):
+                why = f"stopped before boot {step.number}: {step.reason}"
+                return _ended(ladder, now, trials, "budget", why)
+            case Boot() as step:
                 trial = measure(step)
                 record(trial)
                 trials = (*trials, trial)
 
 
 def _ended(
-    ladder: Ladder, trials: tuple[Trial, ...], end: Literal["done", "base", "budget"], why: str
+    ladder: Ladder, now: Standing, trials: tuple[Trial, ...], end: Literal["done", "base", "budget"], why: str
 ) -> Climb:
-    standing = replay(ladder, trials)
-    settled = {verdict.lever for verdict in standing.verdicts if verdict.verdict != "inconclusive"}
+    settled = {verdict.lever for verdict in now.verdicts if verdict.verdict != "inconclusive"}
     return Climb(
-        stack=standing.stack,
-        verdicts=standing.verdicts,
+        stack=now.stack,
+        verdicts=now.verdicts,
         trials=trials,
         open=tuple(lever.id for lever in ladder.levers if lever.id not in settled),
         end=end,
         why=why,
+        confirmed=now.confirmed,
+        broken=now.broken,
     )

@@ -1,19 +1,16 @@
-"""The climb as a replay: from the boots so far to the next boot, the next verdict, or the end.
+"""The climb of one lever at a time, as a replay: from the boots so far to the next boot, the next verdict, or the end.
 
 Nothing is remembered anywhere else, so an interrupted climb goes on from its recorded boots as if nothing had happened.
 Levers are tried in the ladder's order on top of the stack of those accepted before; each is settled before the next.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from tuner.lever import Ladder, Lever
-from tuner.metrics import Metric
+from tuner.steps import Boot, Done, On, Standing, Trial, name_of
 from tuner.verdict import MOST_VOIDS, Evidence, SeedRule, Verdict, judge, seed_rule, unmeasured
-
-On = tuple[str, ...]
-"""The ids of the levers that were on: the stack in the order of acceptance, then the lever in question."""
 
 MOST_BASE_FAILURES = 2
 """Failed boots of the stack in a row that end a climb: then something is wrong with the line, not with a lever."""
@@ -22,79 +19,13 @@ MOST_IN_A_ROW = 2
 """Boots with the lever on without one of the stack between them, so that drift of the line cannot pass as a gain."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """One finished boot: the levers that were on, how it ended and why, and its metrics if it was measured.
-
-    `quality` is what the last quality run of this configuration amounts to (`passes`, `fails`, ...), '' where there is none.
-    """
-
-    boot: str
-    arm: On
-    outcome: Literal["measured", "void", "failed"]
-    why: str = ""
-    metrics: tuple[Metric, ...] = ()
-    quality: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boot:
-    """The next boot: `lever` is the one put to the test (None for a boot of the stack alone), `on` all that are on.
-
-    `number` counts the boots of the climb from 1.
-    """
-
-    lever: str | None
-    on: On
-    number: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
-    """A lever has been decided."""
-
-    lever: str
-    verdict: Verdict
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """There is nothing left to boot; `base_failed` when the stack itself cannot be booted or measured."""
-
-    base_failed: bool
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """Where a climb stands: verdicts so far, the stack of accepted levers, and what comes next."""
-
-    verdicts: tuple[Verdict, ...]
-    stack: On
-    ahead: Boot | Done
-
-
-def next_step(ladder: Ladder, history: tuple[Trial, ...], told: int = 0) -> Boot | Decided | Done:
-    """Return what comes next after `history`.
-
-    Verdicts follow from the boots, so the first ones are returned as `Decided` until `told` of them have been taken
-    note of; then comes the next boot, or the end.
-    """
-    standing = replay(ladder, history)
-    if told < len(standing.verdicts):
-        verdict = standing.verdicts[told]
-        return Decided(lever=verdict.lever, verdict=verdict)
-    return standing.ahead
-
-
 def replay(ladder: Ladder, history: tuple[Trial, ...]) -> Standing:
     """Return where a climb stands after `history`, its boots in order."""
     verdicts: list[Verdict] = []
     stack: On = ()
     used = 0
     for lever in ladder.levers:
-        verdict = _barred(lever, verdicts)
+        verdict = barred(lever, verdicts)
         if verdict is None:
             verdict, used = _climbed(ladder, lever, stack, history, used)
         if verdict is None:
@@ -107,12 +38,7 @@ def replay(ladder: Ladder, history: tuple[Trial, ...]) -> Standing:
     return Standing(verdicts=tuple(verdicts), stack=stack, ahead=end)
 
 
-def name_of(on: On) -> str:
-    """Return the name of a configuration: `base`, or its levers."""
-    return " + ".join(on) or "base"
-
-
-def _barred(lever: Lever, verdicts: list[Verdict]) -> Verdict | None:
+def barred(lever: Lever, verdicts: Sequence[Verdict]) -> Verdict | None:
     """Settle without a boot a lever that cannot stand on this stack."""
     found = {verdict.lever: verdict.verdict for verdict in verdicts}
     if lever.kind == "profile":

@@ -14,9 +14,9 @@ from sparkctl.clock import Clock
 from sparkctl.errors import Unclear
 from sparkctl.shell import Shell
 from tuner import bench, metrics, voids
-from tuner.ladder import Trial
 from tuner.lever import Lever
 from tuner.request import Bench
+from tuner.steps import Trial
 from tuner.workload import Workload
 
 

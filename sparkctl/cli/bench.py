@@ -25,10 +25,10 @@ from sparkctl.shell import Shell
 from tuner import bench as runner
 from tuner import metrics, voids
 from tuner.bench import Look
-from tuner.ladder import Trial
 from tuner.metrics import Category, Metric
 from tuner.request import Bench
 from tuner.results import v41bench
+from tuner.steps import Trial
 from tuner.workload import Workload, canonical
 
 Form = Literal["requests", "v41bench"]

@@ -3,7 +3,7 @@
 Joins the tuner's steps with the ritual and the ledger; decides nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from launcher import plan as plans
 from launcher.recipe import digest
@@ -14,6 +14,8 @@ from ledger.history import Climb as PastClimb
 from ledger.history import last_climb, told
 from ledger.journal import Journal
 from ledger.texts import Texts
+from sparkctl.cli import memory_table
+from sparkctl.cli.course import Planned, seed_of
 from sparkctl.cli.ledger import read
 from sparkctl.cli.recorded_boot import boot_and_record, stage_teller
 from sparkctl.cli.served import Served, accepted
@@ -24,8 +26,9 @@ from tuner import lever as levers
 from tuner import trial as trials
 from tuner import workload as workloads
 from tuner.climb import Climb, Event, climb
-from tuner.ladder import Boot, Trial, name_of, replay
-from tuner.lever import Ladder
+from tuner.course import Course, standing
+from tuner.lever import Ladder, Lever
+from tuner.steps import Boot, On, Trial, name_of
 from tuner.verdict import Verdict
 from tuner.workload import Workload, canonical
 
@@ -33,24 +36,56 @@ MOST_UNFIT = 3
 """Boots in a row that a gate may stop before a climb pauses: one may be a flip of the GPU's state. Ours."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """When a climb stops though levers are open: after so many boots in all, or before a boot that would outlast the time."""
+
+    boots: int | None = None
+    hours: float | None = None
+    minutes_a_boot: float = 0.0
+
+    def is_reached(self, boots: int, seconds: float) -> bool:
+        """Whether no further boot is wanted."""
+        late = self.hours is not None and seconds / 60 + self.minutes_a_boot > self.hours * 60
+        return late or (self.boots is not None and boots >= self.boots)
+
+
 def run(
-    session: Session, chosen: Served, rungs: Ladder, workload: Workload, *, resume: bool, boots: int | None
+    session: Session,
+    chosen: Served,
+    rungs: Ladder,
+    workload: Workload,
+    *,
+    planned: Planned | None,
+    limit: Limit,
 ) -> Climb:
-    """Climb to the end, to the budget of boots, or until the base fails; with `resume` from the last climb's boots."""
+    """Climb to the end, to the limit, or until the base fails; without a plan, from the line's last climb's boots.
+
+    At the end the stack that is proven serves, unless the base itself failed.
+    """
     work = Climber(session=session, served=chosen, ladder=rungs, workload=workload, climb="")
-    past = _past(session, work) if resume else None
-    work.climb = past.id if past else work.begin()
+    past: PastClimb | None = None
+    if planned:
+        work.climb, course = work.begin(planned)
+    else:
+        past = _past(session, work)
+        work.climb, course = past.id, past.plan.course
+    trials = past.trials if past else ()
+    began = session.clock.monotonic_s()
     with session.console.work(f"climbing {rungs.name} on line {chosen.line.name}"):
         ended = climb(
             rungs,
-            past.trials if past else (),
+            course,
+            trials,
             work.measure,
             work.note,
-            told=told(past, replay(rungs, past.trials).verdicts) if past else 0,
-            enough=lambda done: boots is not None and len(done) >= boots,
+            told=told(past, standing(course, rungs, trials).verdicts) if past else 0,
+            enough=lambda done: limit.is_reached(len(done), session.clock.monotonic_s() - began),
         )
-    if ended.end != "budget" and not (past and past.ended):
-        work.end(ended)
+        if not (past and past.ended):
+            if ended.end != "budget":
+                work.end(ended)
+            work.serve(ended)
     return ended
 
 
@@ -94,9 +129,10 @@ class Climber:
             ("pace", plan.pace, self.session.pace),
         )
 
-    def begin(self) -> str:
-        """Write the plan row and return the climb's id."""
+    def begin(self, planned: Planned) -> tuple[str, Course]:
+        """Write the plan row; return the climb's id and its course, whose orders are drawn from that id unless a seed was named."""
         session, name = self.session, self.session.new_id("climb")
+        course = replace(planned.course, seed=planned.course.seed or seed_of(name))
         body = record.plan(
             self.ladder,
             climb=name,
@@ -104,11 +140,13 @@ class Climber:
             ladder_digest=levers.digest(self.ladder),
             recipe_digest=digest(self.served.recipe),
             workload_digest=workloads.digest(self.workload),
+            course=course,
+            noise=planned.noise,
             pace=session.pace,
             scenario=session.scenario,
         )
         self._append("plan", body)
-        return name
+        return name, course
 
     def measure(self, step: Boot) -> Trial:
         """Boot and bench one step, and write both before anything is decided from them.
@@ -134,18 +172,8 @@ class Climber:
         """Boot once, and bench when the line got ready."""
         session, console = self.session, self.session.console
         console.progress(f"boot {step.number}: {step.reason}")
-        by_id = {lever.id: lever for lever in self.ladder.levers}
-        on = tuple(by_id[name] for name in step.on)
-        chosen = self.served.with_settings({key: value for lever in on for key, value in lever.set.items()})
-        plan = plans.Plan(
-            boot=session.new_id("boot"),
-            line=chosen.line,
-            recipe=chosen.recipe,
-            floors=chosen.floors,
-            accepted=accepted(chosen.line, None),
-            replaces=step.number > 1,
-            sought=trials.sought(on),
-        )
+        on = self._levers(step.on)
+        plan = self._plan(on, replaces=step.number > 1)
         watcher = trials.Watcher(
             boot=_quietly(stage_teller(console, f"boot {step.number}, "), console.verbose),
             bench=lambda text: console.progress(f"boot {step.number}, bench: {text}"),
@@ -162,6 +190,19 @@ class Climber:
             self._append("bench", body)
         console.say(self._boot_line(step, booted, trial))
         return booted, trial
+
+    def serve(self, ended: Climb) -> None:
+        """Boot the stack unless it is what serves, or the base itself does not come up."""
+        last = ended.trials[-1] if ended.trials else None
+        if ended.end == "base" or (last and last.outcome == "measured" and set(last.arm) == set(ended.stack)):
+            return
+        console = self.session.console
+        console.progress(f"booting what is proven: {name_of(ended.stack)}")
+        plan = self._plan(self._levers(ended.stack), replaces=last is not None)
+        tell = _quietly(stage_teller(console, "the stack, "), console.verbose)
+        booted = boot_and_record(self.session, plan, tell)
+        if not booted.ok:
+            console.warn(f"{name_of(ended.stack)} did not come up to serve: {booted.node}: {booted.why}")
 
     def note(self, event: Event) -> None:
         """Write a verdict; boots were written when they ended."""
@@ -184,6 +225,23 @@ class Climber:
         figures = "  ".join(f"{one.name} {one.value:.1f}" for one in trial.metrics if one.name in judged)
         said = figures if trial.outcome == "measured" else f"{trial.outcome}: {trial.why}"
         return f"{head}  {said}  ({duration(booted.seconds)} to boot)"
+
+    def _levers(self, names: On) -> tuple[Lever, ...]:
+        by_id = {lever.id: lever for lever in self.ladder.levers}
+        return tuple(by_id[name] for name in names)
+
+    def _plan(self, on: tuple[Lever, ...], *, replaces: bool) -> plans.Plan:
+        chosen = self.served.with_settings({key: value for lever in on for key, value in lever.set.items()})
+        return plans.Plan(
+            boot=self.session.new_id("boot"),
+            line=chosen.line,
+            recipe=chosen.recipe,
+            floors=chosen.floors,
+            accepted=accepted(chosen.line, None),
+            replaces=replaces,
+            sought=trials.sought(on),
+            memory=memory_table.foreseen(chosen.recipe, chosen.floors),
+        )
 
     def _append(self, kind: Kind, body: Body) -> None:
         Journal(self.session.ledger_path).append(

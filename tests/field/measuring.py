@@ -10,11 +10,12 @@ from field_catalogue import Outcome
 from sparkctl import content, edge
 from tuner import counters, warming
 from tuner.audit import audit
-from tuner.ladder import Boot, Trial, replay
+from tuner.ladder import replay
 from tuner.lever import Ladder
 from tuner.metrics import Metric
 from tuner.results import Result, doubts, of_document, of_stream
 from tuner.results.figures import means
+from tuner.steps import Boot, Trial
 from tuner.workload import WarmUp
 
 Given = Mapping[str, Any]

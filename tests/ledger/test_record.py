@@ -16,11 +16,12 @@ from ledger.journal import Journal
 from ledger.render import render
 from sparkctl import edge
 from tuner.climb import Climb, Event, climb
-from tuner.ladder import Boot, Trial, replay
+from tuner.course import Course, standing
 from tuner.lever import Boots, Guard, Ladder, Lever
 from tuner.metrics import Metric
 from tuner.request import Bench, Request
 from tuner.statistics import Comparison
+from tuner.steps import Boot, Trial
 from tuner.verdict import Verdict, answer
 from tuner.workload import Workload
 
@@ -35,6 +36,7 @@ def _lever(name: str) -> Lever:
     )
 
 
+COURSE = Course(design="ladder", rule="proof", seed=7, plan=None)
 LADDER = Ladder(
     schema=1,
     name="quick",
@@ -98,7 +100,7 @@ def _planned(path: Path) -> Journal:
         ladder_digest="l",
         recipe_digest="r",
         workload_digest="w",
-        seed=7,
+        course=COURSE,
         pace=40.0,
         scenario="calm",
     )
@@ -117,8 +119,8 @@ def _resumed(journal: Journal, most: int | None = None) -> Climb:
             raise KeyboardInterrupt
         return _trial(boot)
 
-    noted = told(found, replay(LADDER, found.trials).verdicts)
-    return climb(LADDER, found.trials, measure, _recorder(journal), told=noted)
+    noted = told(found, standing(COURSE, LADDER, found.trials).verdicts)
+    return climb(LADDER, COURSE, found.trials, measure, _recorder(journal), told=noted)
 
 
 def test_a_resumed_climb_is_the_uninterrupted_one(tmp_path: Path) -> None:
@@ -166,8 +168,8 @@ def test_a_retracted_boot_is_decided_anew(tmp_path: Path) -> None:
     journal.append("retract", "A", record.retraction(gone, why="the wrong image", simulated=True), AT)
     found = last_climb(journal.read().rows, "A", simulated=True)
     assert found is not None
-    standing = replay(LADDER, found.trials)
-    assert told(found, standing.verdicts) == len(standing.verdicts) < 3
+    verdicts = standing(COURSE, LADDER, found.trials).verdicts
+    assert told(found, verdicts) == len(verdicts) < 3
     assert [one.verdict for one in _resumed(journal).verdicts] == ["accept", "reject", "reject"]
 
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from tuner.ladder import Boot, Decided, Done, On, Trial, next_step, replay
+from tuner.ladder import replay
 from tuner.lever import Boots, Ladder
 from tuner.metrics import Metric
+from tuner.steps import Boot, Done, On, Trial
 
 BASE = {"c1_per_stream_tok_s": 57.0, "c6_agg_tok_s": 178.0, "prefill_47k_tok_s": 1400.0}
 WAVE = (1.0, 1.004, 0.997, 1.002, 0.998, 1.003, 0.999, 1.001)
@@ -114,7 +115,7 @@ def test_two_failures_with_a_lever_on_reject_it_and_the_climb_goes_on(ladder: La
 def test_a_base_that_cannot_be_measured_ends_the_climb(ladder: Ladder, outcome: str, boots: int) -> None:
     """Two failed or three void boots of the stack in a row are the line's fault, not a lever's."""
     history = climbed(ladder, line({}, dict.fromkeys(range(1, 20), outcome)))
-    end = next_step(ladder, history)
+    end = replay(ladder, history).ahead
     assert len(history) == boots
     assert isinstance(end, Done)
     assert end.base_failed
@@ -152,22 +153,6 @@ def test_levers_that_cannot_stand_on_the_stack_are_not_booted(ladder: Ladder) ->
 def test_profile_levers_stay_open(ladder: Ladder) -> None:
     """What a profile offers is not judged by speed."""
     profile = replace(ladder, levers=(replace(ladder.levers[0], kind="profile"),))
-    step = next_step(profile, ())
-    assert isinstance(step, Decided)
-    assert step.verdict.verdict == "inconclusive"
-    assert next_step(profile, (), told=1) == Done(base_failed=False, why="every lever has its verdict")
-
-
-def test_old_boots_of_the_stack_tell_the_noise_but_not_the_level(ladder: Ladder) -> None:
-    """After a first lever of eight boots an arm, the second is compared with the stack's last two and its fresh ones."""
-    two = replace(ladder, levers=ladder.levers[:2])
-
-    def noisy(step: Boot) -> Trial:
-        gain = {(): 1.0, ("nccl-channels",): 1.045, ("async-scheduling",): 1.5}[step.on]
-        return measured(step, gain * WAVE[step.number % len(WAVE)] ** 9)
-
-    first, second = replay(two, climbed(two, noisy)).verdicts
-    assert (first.verdict, first.boots) == ("inconclusive", 16)
-    found = second.metrics["c1_per_stream_tok_s"]
-    assert found.n_base == 2 + (second.boots - found.n_arm)
-    assert found.degrees == (16 + second.boots) - 4
+    standing = replay(profile, ())
+    assert [one.verdict for one in standing.verdicts] == ["inconclusive"]
+    assert standing.ahead == Done(base_failed=False, why="every lever has its verdict")

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from tuner.factorial.factors import Factor, needs, ordered, standing
-from tuner.factorial.hadamard import hadamard, order_for
-from tuner.ladder import On
+from tuner.factorial.hadamard import hadamard, runs_of_block
 from tuner.lever import Ladder
+from tuner.steps import On
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def block(ladder: Ladder, factors: tuple[Factor, ...], stack: On, key: str) -> t
     interactions between any two (resolution IV), and a slow drift cancels within each pair. Of levers that exclude each
     other one is on in each such run, as evenly as can be.
     """
-    order = order_for(max(4, len(factors)))
+    order = runs_of_block(len(factors)) // 2
     matrix = hadamard(order)
     columns = shuffled(range(order), f"{key}/columns")
     signs = [_number(f"{key}/sign/{at}") % 2 * 2 - 1 for at in range(len(factors))]

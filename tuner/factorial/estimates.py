@@ -13,8 +13,8 @@ from scipy import special
 
 from tuner.factorial.drift import Fit, Floats, Regression, independent
 from tuner.factorial.plan import Plan
-from tuner.ladder import Trial
 from tuner.lever import Ladder
+from tuner.steps import Trial
 
 HARMS = 2.5
 GAINS = 3.5

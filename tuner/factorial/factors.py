@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from tuner.ladder import On
 from tuner.lever import Ladder
+from tuner.steps import On
 
 Factor = tuple[str, ...]
 """The ids of levers of which at most one is on in a boot."""

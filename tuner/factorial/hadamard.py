@@ -25,6 +25,11 @@ def order_for(columns: int) -> int:
     return found
 
 
+def runs_of_block(factors: int) -> int:
+    """Return how many runs a folded block of so many factors has: each row of the matrix and its mirror image."""
+    return 2 * order_for(max(4, factors))
+
+
 @lru_cache(maxsize=len(_ORDERS))
 def hadamard(order: int) -> Signs:
     """Return a Hadamard matrix H, shape (order, order), H' H = order x identity; read-only."""

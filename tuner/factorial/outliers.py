@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from tuner.factorial.drift import independent
-from tuner.ladder import Trial
 from tuner.lever import Ladder
+from tuner.steps import Trial
 
 FAR_BELOW = 0.20
 """A boot this far under the running median on every primary is out. Ours: the hidden slow state costs a third of the speed

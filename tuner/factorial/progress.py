@@ -12,8 +12,8 @@ from tuner.factorial.bounds import Look
 from tuner.factorial.factors import needs, ordered
 from tuner.factorial.judgement import Decision
 from tuner.factorial.plan import Plan
-from tuner.ladder import On, Trial
 from tuner.lever import Ladder
+from tuner.steps import On, Trial
 from tuner.verdict import Outcome, SeedRule, Verdict, seed_rule, unmeasured
 
 Phase = Literal["arming", "blocks", "confirming", "ended"]

@@ -13,8 +13,8 @@ from tuner.factorial.factors import factors, standing
 from tuner.factorial.plan import Plan
 from tuner.factorial.progress import Progress, alone, drop_orphans, settle, start
 from tuner.factorial.sight import Sight
-from tuner.ladder import Boot, Done, On, Standing, Trial, name_of
 from tuner.lever import Ladder
+from tuner.steps import Boot, Confirmed, Done, On, Standing, Trial, name_of
 from tuner.verdict import MOST_FAILURES, MOST_VOIDS
 
 MOST_BASE_FAILURES = 3
@@ -33,7 +33,22 @@ def replay(ladder: Ladder, plan: Plan, seed: int, history: tuple[Trial, ...]) ->
 
 def standing_of(progress: Progress) -> Standing:
     """Return verdicts, stack and the next boot, in the shape that the climb takes from either design."""
-    return Standing(verdicts=progress.verdicts, stack=progress.stack, ahead=ahead(progress))
+    fresh = progress.trials[progress.fresh :]
+    confirmed = (
+        Confirmed(
+            gain=confirmation.gain(progress.ladder, progress.stack, fresh),
+            worth=confirmation.worth(progress.ladder, progress.stack, fresh),
+        )
+        if progress.phase == "ended" and progress.stack
+        else None
+    )
+    return Standing(
+        verdicts=progress.verdicts,
+        stack=progress.stack,
+        ahead=ahead(progress),
+        confirmed=confirmed,
+        broken=suspects.broken_pairs(progress.trials),
+    )
 
 
 def ahead(progress: Progress) -> Boot | Done:

@@ -12,9 +12,9 @@ from scipy import special
 from tuner.factorial.bounds import Look, bound
 from tuner.factorial.estimates import Estimate, Estimates
 from tuner.factorial.plan import WANTED_GAIN, Plan, levers_judged
-from tuner.ladder import On
 from tuner.lever import Guard, Ladder, Lever
 from tuner.statistics import Comparison
+from tuner.steps import On
 
 FUTILE_GAIN = 0.03
 FUTILE_CHANCE = 0.25

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from tuner.factorial.factors import standing
-from tuner.ladder import On, Trial
 from tuner.lever import Ladder
+from tuner.steps import On, Trial
 
 LOST_TO_ACCUSE = 2
 """Boots lost with the same levers on before any is suspected, and with one suspect alone before it is the culprit."""

@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 
 from tuner.factorial import replay
-from tuner.factorial.plan import Noise, Plan, plan
+from tuner.factorial.plan import Plan, plan
 from tuner.factorial.progress import Progress
-from tuner.ladder import Boot, On, Trial
 from tuner.lever import Boots, Guard, Ladder, Lever
 from tuner.metrics import Metric
+from tuner.noise import Noise
+from tuner.steps import Boot, On, Trial
 
 NAMES = ("c1", "c6", "prefill")
+MOST = 64
+"""Runs of the blocks: enough for the effects of the cases."""
+
 NOISE = Noise(scatter={"c1": 0.01, "c6": 0.03, "prefill": 0.015}, correlation=0.45)
 
 
@@ -91,7 +95,7 @@ def climb_to_the_end(
     ladder: Ladder, boot: Callable[[On], Trial], chosen: Plan | None = None, seed: int = 3
 ) -> Progress:
     """Boot until nothing is left to boot."""
-    now = replay.start(ladder, chosen or plan(ladder, NOISE), seed)
+    now = replay.start(ladder, chosen or plan(ladder, NOISE, most=MOST), seed)
     while isinstance(step := replay.ahead(now), Boot):
         assert step.number < 200
         now = replay.advance(now, boot(step.on))
@@ -125,7 +129,7 @@ def climbed() -> Callable[..., Progress]:
 @pytest.fixture
 def planned() -> Callable[..., Plan]:
     """Plans for the noise of the lines here."""
-    return lambda ladder, **more: plan(ladder, NOISE, **more)
+    return lambda ladder, **more: plan(ladder, NOISE, **{"most": MOST} | more)
 
 
 @pytest.fixture

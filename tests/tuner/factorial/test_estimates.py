@@ -12,9 +12,9 @@ from tuner.factorial.blocks import block
 from tuner.factorial.estimates import Estimates, estimate
 from tuner.factorial.factors import factors
 from tuner.factorial.plan import Plan
-from tuner.ladder import Trial
 from tuner.lever import Ladder
 from tuner.metrics import Metric
+from tuner.steps import Trial
 
 Lines = Callable[..., Any]
 Plans = Callable[..., Plan]

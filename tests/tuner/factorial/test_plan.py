@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tuner.factorial.plan import LEAST_SHARE, Noise, Plan, plan
+from tuner.factorial.plan import LEAST_SHARE, Plan, plan
 from tuner.lever import Ladder
+from tuner.noise import Noise
 
 FIELD = Noise(scatter={"c1": 0.016, "c6": 0.056, "prefill": 0.039}, correlation=0.45)
 

@@ -7,9 +7,10 @@ import pytest
 
 from sparkctl import content, edge
 from sparkctl.errors import FileFault
-from tuner.ladder import Trial, replay
+from tuner.ladder import replay
 from tuner.lever import Bounds, Ladder
 from tuner.metrics import Metric
+from tuner.steps import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

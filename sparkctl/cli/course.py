@@ -1,0 +1,80 @@
+"""The course that a climb is given: options of `tune` and what the ledger knows of the line, to design, plan and outlook."""
+
+import hashlib
+from dataclasses import dataclass
+
+from launcher.recipe import digest
+from ledger import calibrations
+from ledger.bodies import live
+from sparkctl.cli.ledger import read
+from sparkctl.cli.served import Served
+from sparkctl.cli.session import Session
+from sparkctl.errors import UsageFault
+from tuner import workload as workloads
+from tuner.course import Course, Design, Rule
+from tuner.factorial.plan import plan
+from tuner.lever import Ladder
+from tuner.noise import Noise
+from tuner.outlook import BOOT_MINUTES, Outlook, outlook, runs_for
+from tuner.workload import Workload, quantities
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What was asked for: design and rule where named, the seed of its orders, and the budget in boots or hours."""
+
+    design: Design | None
+    rule: Rule
+    seed: int | None
+    boots: int | None
+    hours: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A course, the noise it was planned for, what it will cost, and the boots after which it stops (None: at its own end)."""
+
+    course: Course
+    noise: Noise
+    outlook: Outlook
+    boots: int | None
+
+
+def grounds(session: Session, chosen: Served, workload: Workload) -> dict[str, object]:
+    """Return what figures of boots must share to be compared: the recipe, the workload, and how a practice line runs."""
+    return {
+        "recipe_digest": digest(chosen.recipe),
+        "workload_digest": workloads.digest(workload),
+        "scenario": session.scenario,
+        "pace": session.pace,
+    }
+
+
+def choose(session: Session, chosen: Served, rungs: Ladder, workload: Workload, wish: Wish) -> Planned:
+    """Plan a climb before its first boot."""
+    rows = live(read(session).rows)
+    line, simulated = chosen.line.name, session.simulated
+    found = calibrations.noise(
+        rows, line, grounds(session, chosen, workload), quantities(workload), simulated=simulated
+    )
+    minutes = calibrations.minutes_a_boot(rows, line, simulated=simulated) or BOOT_MINUTES
+    boots = wish.boots if wish.hours is None else max(1, int(wish.hours * 60 / minutes))
+    course = _course(rungs, found, wish, boots)
+    return Planned(course=course, noise=found, outlook=outlook(rungs, course, found, minutes), boots=boots)
+
+
+def seed_of(name: str) -> int:
+    """Return the seed that a climb draws from where none is named: by its id, so that it can be drawn again."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4])
+
+
+def _course(rungs: Ladder, found: Noise, wish: Wish, boots: int | None) -> Course:
+    design = wish.design or ("ladder" if wish.rule == "seed" else "factorial")
+    if design == "factorial" and wish.rule == "seed":
+        raise UsageFault(
+            "--rule seed takes one boot of one lever after the other, and --design factorial asks for blocks",
+            hint="leave --design out, or name --design ladder",
+        )
+    runs = runs_for(rungs, boots) if boots else None
+    planned = plan(rungs, found, runs) if design == "factorial" else None
+    return Course(design=design, rule=wish.rule, seed=wish.seed or 0, plan=planned)

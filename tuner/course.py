@@ -1,0 +1,52 @@
+"""Course of a climb: its design and rule, fixed before its first boot; and where it stands after the boots so far."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tuner import ladder as one_at_a_time
+from tuner import seed_climb
+from tuner.factorial import replay as factorial
+from tuner.factorial.plan import Plan
+from tuner.lever import Ladder
+from tuner.steps import Standing, Trial
+
+Design = Literal["factorial", "ladder"]
+Rule = Literal["proof", "seed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How a climb goes: in factorial blocks or one lever at a time, by proof or by the rule of the seeds' ladder.
+
+    `plan` is that of the factorial design and None for the others; `seed` is what its orders are drawn from.
+    """
+
+    design: Design
+    rule: Rule
+    seed: int
+    plan: Plan | None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no course.
+
+        Raises:
+            ValueError: the seeds' rule in blocks, or blocks without a plan.
+
+        """
+        if self.design == "factorial" and self.rule == "seed":
+            raise ValueError(
+                "the seeds' rule takes one boot of one lever after the other, wanted the design ladder"
+            )
+        if (self.design == "factorial") != (self.plan is not None):
+            raise ValueError(
+                f"design {self.design} with plan {self.plan}, wanted a plan for factorial and none else"
+            )
+
+
+def standing(course: Course, ladder: Ladder, history: tuple[Trial, ...]) -> Standing:
+    """Return where a climb stands after these boots, in order."""
+    if course.plan is not None:
+        return factorial.standing_of(factorial.replay(ladder, course.plan, course.seed, history))
+    return (
+        seed_climb.replay(ladder, history) if course.rule == "seed" else one_at_a_time.replay(ladder, history)
+    )
