@@ -80,13 +80,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What was measured on a boot; with `voids` the figures are kept and do not count."""
+    """What was measured on a boot; with `voids` the figures are kept and do not count. `quality`: see `tuner.steps.Trial`."""
 
     boot: str
     climb: str | None
     on: tuple[str, ...]
     voids: tuple[str, ...]
     metrics: tuple[Metric, ...]
+    quality: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +217,7 @@ def bench(body: Body) -> Bench:
         on=get(body, "on", texts),
         voids=get(body, "voids", texts),
         metrics=get(body, "metrics", lambda found: each(found, metric)),
+        quality=get(body, "quality", text) if "quality" in body else "",
     )
 
 

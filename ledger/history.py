@@ -124,7 +124,7 @@ def _trials(rows: Sequence[Row], qualities: Mapping[str, str]) -> tuple[Trial, .
             bench = bodies.bench(row.body)
             if bench.boot in up and up[bench.boot].ok:
                 trials[bench.boot] = _measured(bench)
-    return tuple(replace(trial, quality=of.get(trial.boot, "")) for trial in trials.values())
+    return tuple(replace(trial, quality=of.get(trial.boot) or trial.quality) for trial in trials.values())
 
 
 def _measured(bench: bodies.Bench) -> Trial:
@@ -134,4 +134,5 @@ def _measured(bench: bodies.Bench) -> Trial:
         outcome="void" if bench.voids else "measured",
         why="; ".join(bench.voids),
         metrics=bench.metrics,
+        quality=bench.quality,
     )

@@ -16,9 +16,10 @@ from ledger import courses
 from ledger.bodies import StepState
 from ledger.entry import Body, Json
 from tuner import bracket, counters, lever, request, verdict
+from tuner.climb import Climb
 from tuner.course import Course
 from tuner.noise import Noise
-from tuner.steps import Trial
+from tuner.steps import Confirmed, Trial
 
 
 def plan(  # noqa: PLR0913 - all named; each is a key of the row
@@ -119,6 +120,7 @@ def bench(trial: Trial, taken: request.Bench | None, *, climb: str | None, simul
         "climb": climb,
         "on": list(trial.arm),
         "voids": [_text(trial.why)] if trial.outcome == "void" else [],
+        "quality": _text(trial.quality),
         "metrics": [
             {"name": one.name, "value": one.value, "unit": one.unit, "n": one.n} for one in trial.metrics
         ],
@@ -131,9 +133,31 @@ def judged(found: verdict.Verdict, *, climb: str, simulated: bool) -> Body:
     return cast("Body", {"simulated": simulated, "climb": climb, **verdict.answer(found)})
 
 
-def ended(*, climb: str, stack: tuple[str, ...], why: str, simulated: bool) -> Body:
-    """Write the end of a climb, as the body of a note."""
-    return {"simulated": simulated, "climb": climb, "ended": True, "stack": list(stack), "why": _text(why)}
+def ended(found: Climb, *, climb: str, simulated: bool) -> Body:
+    """Write the end of a climb, as the body of a note: the stack, what fresh boots say of it, and levers that break together."""
+    return {
+        "simulated": simulated,
+        "climb": climb,
+        "ended": True,
+        "stack": list(found.stack),
+        "why": _text(found.why),
+        "confirmed": confirmed(found.confirmed),
+        "broken_pairs": [list(pair) for pair in found.broken],
+    }
+
+
+def confirmed(found: Confirmed | None) -> Body | None:
+    """Return a confirmation as plain JSON; None where there was none."""
+    if found is None:
+        return None
+    return cast(
+        "Body",
+        {
+            "gain": verdict.comparisons(found.gain),
+            "worth": {lever: verdict.comparisons(metrics) for lever, metrics in found.worth.items()},
+            "quality": _text(found.quality),
+        },
+    )
 
 
 def retraction(n: int, *, why: str, simulated: bool) -> Body:

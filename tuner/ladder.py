@@ -10,7 +10,7 @@ from typing import Literal
 
 from tuner.lever import Ladder, Lever
 from tuner.steps import Boot, Done, On, Standing, Trial, name_of
-from tuner.verdict import MOST_VOIDS, Evidence, SeedRule, Verdict, judge, seed_rule, unmeasured
+from tuner.verdict import MOST_VOIDS, Evidence, SeedRule, Verdict, asks_quality, judge, seed_rule, unmeasured
 
 MOST_BASE_FAILURES = 2
 """Failed boots of the stack in a row that end a climb: then something is wrong with the line, not with a lever."""
@@ -127,11 +127,23 @@ def _ahead(trying: _Trying) -> Boot | Done:
         return end
     number = len(trying.history) + 1
     lever, boots = trying.lever.id, trying.ladder.boots
+    if _wants_quality(trying):
+        reason = f"{lever}: its gain is proven; the quality battery is asked"
+        return Boot(lever=lever, on=trying.on, number=number, reason=reason, quality=True)
     if _wants_lever(trying):
         reason = f"{lever}: boot {len(trying.with_lever) + 1} with it on, of {boots.least} to {boots.most}"
         return Boot(lever=lever, on=trying.on, number=number, reason=reason)
     reason = f"{lever}: boot {len(trying.without) + 1} of {name_of(trying.stack)}, to compare with"
     return Boot(lever=None, on=trying.stack, number=number, reason=reason)
+
+
+def _wants_quality(trying: _Trying) -> bool:
+    """Whether the lever would be accepted now if it were not meant to change numerics."""
+    evidence = _evidence(trying)
+    if not asks_quality(trying.lever, evidence):
+        return False
+    found = judge(trying.ladder, replace(trying.lever, numerics=False), evidence)
+    return found is not None and found.verdict == "accept"
 
 
 def _wants_lever(trying: _Trying) -> bool:

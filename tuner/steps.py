@@ -16,7 +16,8 @@ On = tuple[str, ...]
 class Trial:
     """One finished boot: the levers that were on, how it ended and why, and its metrics if it was measured.
 
-    `quality` is what the last quality run of this configuration amounts to (`passes`, `fails`, ...), '' where there is none.
+    `quality` is what the last quality run of this configuration amounts to (`passes`, `fails`, ..., or why it could not be asked),
+    '' where there was none.
     """
 
     boot: str
@@ -31,13 +32,14 @@ class Trial:
 class Boot:
     """The next boot: `lever` is the one put to the test (None for a boot of the stack alone), `on` all that are on.
 
-    `number` counts the boots of the climb from 1.
+    `number` counts the boots of the climb from 1. With `quality` the quality battery is asked on it as well.
     """
 
     lever: str | None
     on: On
     number: int
     reason: str
+    quality: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +52,14 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
-    """What fresh boots say of the whole stack: `gain` against the base by metric; `worth`, by lever, against the stack without it."""
+    """What fresh boots say of the whole stack: `gain` against the base by metric; `worth`, by lever, against the stack without it.
+
+    `quality` is what the quality battery says of it, '' where it was not asked.
+    """
 
     gain: Mapping[str, Comparison]
     worth: Mapping[str, Mapping[str, Comparison]]
+    quality: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

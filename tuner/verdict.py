@@ -47,6 +47,9 @@ Origin: the tuning ladder of bot-lab-21/DeepSeek-V4.1-Flash-EXL3-DGX-Spark (repo
 """
 
 
+_FAILS = "its quality run fails: see the row of kind quality (sparkctl ledger list)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What is known of one lever.
@@ -102,7 +105,9 @@ def judge(ladder: Ladder, lever: Lever, evidence: Evidence) -> Verdict | None:
         found = "inconclusive", _open_why(ladder, primaries, guards)
     if found is None:
         return None
-    outcome, why = _with_quality(lever, evidence, found)
+    if found[0] == "accept" and asks_quality(lever, evidence):
+        return None
+    outcome, why = with_quality(lever, evidence.quality, found)
     return Verdict(
         lever=lever.id,
         verdict=outcome,
@@ -113,6 +118,11 @@ def judge(ladder: Ladder, lever: Lever, evidence: Evidence) -> Verdict | None:
         why=why,
         wanted=_wanted(ladder, primaries, guards) if outcome == "inconclusive" else None,
     )
+
+
+def asks_quality(lever: Lever, evidence: Evidence) -> bool:
+    """Whether nothing but a quality run stands between a lever and its verdict: it is meant to change numerics."""
+    return lever.numerics and not evidence.quality
 
 
 def unmeasured(lever: Lever, verdict: Outcome, why: str) -> Verdict:
@@ -139,28 +149,43 @@ def seed_rule(ladder: Ladder, base: Mapping[str, float], arm: Mapping[str, float
     return "accept" if gains and keeps else "reject"
 
 
+def with_quality(lever: Lever, quality: str, found: tuple[Outcome, str]) -> tuple[Outcome, str]:
+    """Hold back a gain that may be paid for in what the model says: a lever with `numerics` needs a passed quality."""
+    outcome, why = found
+    if outcome == "accept" and quality == "fails":
+        return "reject", _FAILS
+    if outcome != "accept" or not lever.numerics or quality == "passes":
+        return found
+    held = "it is meant to change numerics and may be accepted with a passed quality only, and its quality run says"
+    return "inconclusive", f"{held} {quality} (sparkctl quality); {why}"
+
+
 def answer(verdict: Verdict) -> dict[str, object]:
     """Return the whole verdict in the shape of the JSON answers and of the ledger.
 
     What cannot be known yet (nan, infinite) is null, and half surrogate pairs in `why`, which may quote a server, are
     spelled out: neither has a word in JSON or UTF-8.
     """
-    metrics = {
-        name: {
-            **{key: _finite(value) for key, value in asdict(found).items() if key != "warnings"},
-            "warnings": list(found.warnings),
-        }
-        for name, found in verdict.metrics.items()
-    }
     return {
         "lever": verdict.lever,
         "verdict": verdict.verdict,
-        "metrics": metrics,
+        "metrics": comparisons(verdict.metrics),
         "boots": verdict.boots,
         "voids": verdict.voids,
         "seed_rule": verdict.seed_rule,
         "why": verdict.why.encode("utf-8", "backslashreplace").decode(),
         "boots_wanted": verdict.wanted,
+    }
+
+
+def comparisons(metrics: Mapping[str, Comparison]) -> dict[str, object]:
+    """Return comparisons by metric as plain JSON."""
+    return {
+        name: {
+            **{key: _finite(value) for key, value in asdict(found).items() if key != "warnings"},
+            "warnings": list(found.warnings),
+        }
+        for name, found in metrics.items()
     }
 
 
@@ -176,28 +201,12 @@ def _compared(evidence: Evidence, names: tuple[str, ...], confidence: float) -> 
 def _spoilt(evidence: Evidence) -> tuple[Outcome, str] | None:
     """Decide on what went wrong rather than on what was measured."""
     if evidence.quality == "fails":
-        return "reject", "its quality run fails: see the row of kind quality (sparkctl ledger list)"
+        return "reject", _FAILS
     if len(evidence.failures) >= MOST_FAILURES:
         return "reject", f"failed {len(evidence.failures)} times with it on: {evidence.failures[-1]}"
     if len(evidence.voids) > MOST_VOIDS:
         return "inconclusive", f"void {len(evidence.voids)} times with it on: {evidence.voids[-1]}"
     return None
-
-
-def _with_quality(lever: Lever, evidence: Evidence, found: tuple[Outcome, str]) -> tuple[Outcome, str]:
-    """Hold back a gain that may be paid for in what the model says: a lever with `numerics` needs a passed quality."""
-    outcome, why = found
-    if outcome != "accept" or not lever.numerics or evidence.quality == "passes":
-        return found
-    told = (
-        f"its quality run says {evidence.quality}"
-        if evidence.quality
-        else "no quality run of it is on record"
-    )
-    return (
-        "inconclusive",
-        f"it is meant to change numerics and may be accepted with a passed quality only, and {told} (sparkctl quality); {why}",
-    )
 
 
 def _weighed(

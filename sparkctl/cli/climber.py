@@ -14,8 +14,10 @@ from ledger.history import Climb as PastClimb
 from ledger.history import last_climb, told
 from ledger.journal import Journal
 from ledger.texts import Texts
-from sparkctl.cli import memory_table
+from sparkctl.cli import memory_table, quality
+from sparkctl.cli import quality_ground as grounds
 from sparkctl.cli.course import Planned, seed_of
+from sparkctl.cli.endpoint import Chosen
 from sparkctl.cli.ledger import read
 from sparkctl.cli.recorded_boot import boot_and_record, stage_teller
 from sparkctl.cli.served import Served, accepted
@@ -25,6 +27,7 @@ from sparkctl.units import duration
 from tuner import lever as levers
 from tuner import trial as trials
 from tuner import workload as workloads
+from tuner.bench import Endpoint
 from tuner.climb import Climb, Event, climb
 from tuner.course import Course, standing
 from tuner.lever import Ladder, Lever
@@ -184,12 +187,28 @@ class Climber:
             trial, measured = trials.measure(
                 plan, booted, self.workload, on, clock=session.clock, watcher=watcher
             )
+            if step.quality and trial.outcome == "measured":
+                trial = replace(trial, quality=self._quality(plan))
             texts = (*(one.text for one in measured.requests), canonical(self.workload)) if measured else ()
             replies.keep(Texts.beside(session.ledger_path), texts)
             body = record.bench(trial, measured, climb=self.climb, simulated=session.simulated)
             self._append("bench", body)
         console.say(self._boot_line(step, booted, trial))
         return booted, trial
+
+    def _quality(self, plan: plans.Plan) -> str:
+        """Ask the quality battery of what serves now; without a reference there is nothing to judge it by."""
+        wish = quality.of_lever(self.ladder.quality)
+        if grounds.ground(self.session, wish.whole).reference(None, plan.recipe.model.served_name) is None:
+            return "nothing, since no reference is on record"
+        endpoint = Endpoint(
+            url=plan.line.url, model=plan.recipe.model.served_name, key_file=plan.line.api_key_file
+        )
+        self.session.console.progress("asking the quality battery")
+        chosen = Chosen(endpoint=endpoint, line=plan.line, boot=plan.boot)
+        outcome = quality.ask_and_record(self.session, chosen, wish).measured.outcome
+        self.session.console.say(f"quality {outcome.verdict}: {outcome.why}")
+        return outcome.verdict
 
     def serve(self, ended: Climb) -> None:
         """Boot the stack unless it is what serves, or the base itself does not come up."""
@@ -212,10 +231,7 @@ class Climber:
 
     def end(self, ended: Climb) -> None:
         """Write that the climb is over."""
-        body = record.ended(
-            climb=self.climb, stack=ended.stack, why=ended.why, simulated=self.session.simulated
-        )
-        self._append("note", body)
+        self._append("note", record.ended(ended, climb=self.climb, simulated=self.session.simulated))
 
     def _boot_line(self, step: Boot, booted: plans.Boot, trial: Trial | None) -> str:
         head = f"boot {step.number:>2}  {name_of(step.on)}"

@@ -95,7 +95,7 @@ def quality(
             "--keep and --floor store scores, and the probe that gives them is not among what is asked",
             hint="add --only probe, or leave --only out",
         )
-    wish = _Wish(
+    wish = Wish(
         whole=whole,
         asks=asks,
         role=role,
@@ -104,11 +104,16 @@ def quality(
         output=output,
         problems=_problems(evalplus_file),
     )
-    return _run(session, endpoints.choose(session, line, url, model), wish)
+    chosen = endpoints.choose(session, line, url, model)
+    held = hold(chosen.line) if chosen.line else nullcontext()
+    with held, session.console.work(f"asking {chosen.endpoint.url}"):
+        shown = ask_and_record(session, chosen, wish)
+    show(session, shown)
+    return _EXITS[shown.measured.outcome.verdict]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
+class Wish:
     """What was asked for on the command line, read and checked."""
 
     whole: Battery
@@ -120,8 +125,14 @@ class _Wish:
     problems: Problems | None
 
 
-def _run(session: Session, chosen: Chosen, wish: _Wish) -> int:
-    """Ask, judge, write the row, and tell."""
+def of_lever(bounds: Bounds | None) -> Wish:
+    """Return what a climb asks of a lever or a stack: the whole standard battery, against the model's newest reference."""
+    whole = edge.read(content.quality(DEFAULT_BATTERY), Battery)
+    return Wish(whole=whole, asks=whole, role="run", named=None, bounds=bounds, output=None, problems=None)
+
+
+def ask_and_record(session: Session, chosen: Chosen, wish: Wish) -> Shown:
+    """Ask, judge, and write the row; a line is held by the caller."""
     known = grounds.ground(session, wish.whole)
     reference = known.reference(wish.named, chosen.endpoint.model)
     asked_of = grounds.fingerprint(session, chosen.boot, chosen.endpoint.url)
@@ -129,12 +140,10 @@ def _run(session: Session, chosen: Chosen, wish: _Wish) -> int:
         # Before anything is asked: a whole battery takes minutes.
         known.demand_repeat(reference, grounds.read_fingerprint(asked_of))
     name, started, began = session.new_id("quality"), session.clock.today(), session.clock.monotonic_s()
-    held = hold(chosen.line) if chosen.line else nullcontext()
-    with held, session.console.work(f"asking {chosen.endpoint.url}"):
-        asked = asking.ask(
-            chosen.endpoint, wish.asks, run_tag=name, clock=session.clock, report=session.console.progress
-        )
-        score = _solved(session, chosen, wish)
+    asked = asking.ask(
+        chosen.endpoint, wish.asks, run_tag=name, clock=session.clock, report=session.console.progress
+    )
+    score = _solved(session, chosen, wish)
     seconds = session.clock.monotonic_s() - began
     told = {
         **asked_of,
@@ -175,8 +184,7 @@ def _run(session: Session, chosen: Chosen, wish: _Wish) -> int:
     row = Journal(session.ledger_path).append("quality", line, body, session.clock.today())
     if wish.output:
         _write(wish.output, body, scores, replies)
-    show(session, Shown(row=row, measured=measured, judged=judged, role=wish.role, score=score))
-    return _EXITS[measured.outcome.verdict]
+    return Shown(row=row, measured=measured, judged=judged, role=wish.role, score=score)
 
 
 def _problems(path: Path | None) -> Problems | None:
@@ -188,7 +196,7 @@ def _problems(path: Path | None) -> Problems | None:
     return problems
 
 
-def _solved(session: Session, chosen: Chosen, wish: _Wish) -> Score | None:
+def _solved(session: Session, chosen: Chosen, wish: Wish) -> Score | None:
     if wish.problems is None:
         return None
     asked = evalplus.tasks(wish.problems)

@@ -143,7 +143,7 @@ def test_a_climb_ends_up_in_the_report(tmp_path: Path) -> None:
     """After its end a climb is the best configuration, with what its lever sets, its pace and its label."""
     journal = _planned(tmp_path / "ledger.jsonl")
     found = _resumed(journal)
-    end = record.ended(climb="c1", stack=found.stack, why=found.why, simulated=True)
+    end = record.ended(found, climb="c1", simulated=True)
     journal.append("note", "A", end, AT)
     rows = journal.read().rows
     assert (bodies.plan(rows[0].body).pace, bodies.plan(rows[0].body).scenario) == (40.0, "calm")

@@ -13,7 +13,8 @@ from tuner.factorial.factors import rivals
 from tuner.factorial.sight import Sight
 from tuner.lever import Lever
 from tuner.statistics import Comparison
-from tuner.verdict import Outcome
+from tuner.steps import On
+from tuner.verdict import Outcome, with_quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,20 +36,37 @@ def judge(sight: Sight) -> tuple[Decision, ...]:
     """Return the decisions of a look: accepted levers, the strongest first, then rejected ones, at the last look open ones."""
     decisions: list[Decision] = []
     while (lever := _best(sight)) is not None:
-        beaten = _beaten(sight, lever)
-        decisions += [_accepted(sight, lever), *beaten]
-        sight = sight.after(accepted=(lever.id,), rejected=tuple(one.lever for one in beaten))
+        proven = _accepted(sight, lever)
+        if proven.verdict == "accept":
+            beaten = _beaten(sight, lever)
+            decisions += [proven, *beaten]
+            sight = sight.after(accepted=(lever.id,), rejected=tuple(one.lever for one in beaten))
+        else:
+            decisions.append(proven)
+            sight = sight.after(rejected=(lever.id,))
     given_up = tuple(found for lever in sight.open if (found := _given_up(sight, lever)) is not None)
     sight = sight.after(rejected=tuple(one.lever for one in given_up))
     orphans = _orphans(sight)
     sight = sight.after(rejected=tuple(one.lever for one in orphans))
-    left = tuple(_left_open(sight, lever) for lever in sight.open) if sight.last else ()
+    asked = asking(sight)
+    left = (
+        tuple(_left_open(sight, lever) for lever in sight.open if lever.id not in asked) if sight.last else ()
+    )
     return (*decisions, *given_up, *orphans, *left)
 
 
+def asking(sight: Sight) -> On:
+    """Return the levers whose gain is proven and whose quality is to be asked before they are accepted."""
+    return tuple(lever.id for lever in sight.open if _is_unasked(sight, lever) and _is_ready(sight, lever))
+
+
+def _is_unasked(sight: Sight, lever: Lever) -> bool:
+    return lever.numerics and not sight.quality.get(lever.id)
+
+
 def _best(sight: Sight) -> Lever | None:
-    """Return the strongest lever that is to be accepted now."""
-    ready = [lever for lever in sight.open if _is_ready(sight, lever)]
+    """Return the strongest lever that is to be decided by its gain now."""
+    ready = [lever for lever in sight.open if not _is_unasked(sight, lever) and _is_ready(sight, lever)]
     return max(ready, key=lambda lever: seen.mean_gain(sight, lever.id), default=None)
 
 
@@ -71,7 +89,8 @@ def _accepted(sight: Sight, lever: Lever) -> Decision:
     numbers = [f"{name} {_spread(metrics[name])}" for name in seen.winners(sight, lever.id)]
     error = f"{sight.ladder.error:.0%} for the whole ladder"
     why = f"gain proven at error {error}: {'; '.join([*numbers, *_bars(sight, metrics)])}"
-    return _decision(sight, lever, "accept", why)
+    outcome, why = with_quality(lever, sight.quality.get(lever.id, ""), ("accept", why))
+    return _decision(sight, lever, outcome, why)
 
 
 def _beaten(sight: Sight, winner: Lever) -> tuple[Decision, ...]:

@@ -14,7 +14,7 @@ from tuner.factorial.judgement import Decision
 from tuner.factorial.plan import Plan
 from tuner.lever import Ladder
 from tuner.steps import On, Trial
-from tuner.verdict import Outcome, SeedRule, Verdict, seed_rule, unmeasured
+from tuner.verdict import MOST_VOIDS, Outcome, SeedRule, Verdict, seed_rule, unmeasured
 
 Phase = Literal["arming", "blocks", "confirming", "ended"]
 
@@ -25,7 +25,8 @@ class Progress:
 
     `trials` are the boots as judged (an outlier is void), `queue` the runs that are planned, the next one first, `runs`
     those of the blocks that are behind, lost ones among them, `drawn` the blocks so far, and `fresh` the place in
-    `trials` where the confirmation begins.
+    `trials` where the confirmation begins. `asking` are levers that wait for a quality run
+    of theirs, `asked` what came of those, '' for a boot that was lost.
     """
 
     ladder: Ladder
@@ -41,6 +42,8 @@ class Progress:
     drawn: int = 0
     block_start: int = 0
     fresh: int = 0
+    asking: On = ()
+    asked: tuple[tuple[str, str], ...] = ()
     fault: str = ""
 
     @property
@@ -105,6 +108,20 @@ def drop_orphans(progress: Progress) -> Progress:
 def alone(progress: Progress, name: str) -> On:
     """Return what is on when a lever is booted alone: it and what it requires."""
     return ordered(progress.ladder, {name, *needs(progress.ladder, name)})
+
+
+def beside(progress: Progress, name: str) -> On:
+    """Return what is on when a lever's quality is asked: the stack, it, and what it requires."""
+    return ordered(progress.ladder, {*progress.stack, name, *needs(progress.ladder, name)})
+
+
+def qualities(progress: Progress) -> Mapping[str, str]:
+    """Return what is known of each lever's quality; one whose boots for it were lost too often could not be asked."""
+    found = {name: told for name, told in progress.asked if told}
+    for name in {name for name, _ in progress.asked} - set(found):
+        if (lost := sum(one == name for one, _ in progress.asked)) > MOST_VOIDS:
+            found[name] = f"nothing, since {lost} boots for it were lost"
+    return found
 
 
 def _seed_rule(progress: Progress, name: str, single: Mapping[str, float]) -> SeedRule:

@@ -11,7 +11,7 @@ from tuner.factorial import blocks, confirmation, judgement, outliers, suspects
 from tuner.factorial.estimates import estimate
 from tuner.factorial.factors import factors, standing
 from tuner.factorial.plan import Plan
-from tuner.factorial.progress import Progress, alone, drop_orphans, settle, start
+from tuner.factorial.progress import Progress, alone, beside, drop_orphans, qualities, settle, start
 from tuner.factorial.sight import Sight
 from tuner.lever import Ladder
 from tuner.steps import Boot, Confirmed, Done, On, Standing, Trial, name_of
@@ -38,6 +38,7 @@ def standing_of(progress: Progress) -> Standing:
         Confirmed(
             gain=confirmation.gain(progress.ladder, progress.stack, fresh),
             worth=confirmation.worth(progress.ladder, progress.stack, fresh),
+            quality=next((one.quality for one in fresh if one.quality), ""),
         )
         if progress.phase == "ended" and progress.stack
         else None
@@ -57,35 +58,61 @@ def ahead(progress: Progress) -> Boot | Done:
         return Done(base_failed=True, why=progress.fault)
     if progress.phase == "ended":
         return Done(base_failed=False, why="every lever has its verdict")
-    on, number = progress.queue[0], len(progress.trials) + 1
+    on, number = _next(progress), len(progress.trials) + 1
     match progress.phase:
         case "arming":
             tested = [name for name in on if on == alone(progress, name)]
             reason = f"arming pass: {name_of(on)}, {len(progress.queue)} to go"
             return Boot(lever=tested[-1] if tested else None, on=on, number=number, reason=reason)
+        case "blocks" if progress.asking:
+            name = progress.asking[0]
+            reason = f"{name}: its gain is proven; the quality battery is asked"
+            return Boot(lever=name, on=on, number=number, reason=reason, quality=True)
         case "blocks":
             reason = f"block {progress.drawn}: run {progress.runs + 1} of at most {progress.plan.most}"
         case _:
             reason = f"confirmation: {name_of(on)}, {len(progress.queue)} to go"
+            asked = any(one.quality for one in progress.trials[progress.fresh :] if one.arm == on)
+            whole = frozenset(on) == frozenset(progress.stack)
+            return Boot(lever=None, on=on, number=number, reason=reason, quality=whole and not asked)
     return Boot(lever=None, on=on, number=number, reason=reason)
 
 
 def advance(progress: Progress, trial: Trial) -> Progress:
     """Return how far the climb is after one more boot; one that was not asked for counts as data and no more."""
-    asked = bool(progress.queue) and trial.arm == progress.queue[0]
+    asked = progress.phase != "ended" and trial.arm == _next(progress)
     trials = (*progress.trials, outliers.sift(progress.ladder, progress.trials, trial))
     progress = replace(progress, trials=trials)
-    if progress.phase == "ended" or progress.fault or not asked:
+    if not asked or progress.fault:
         return progress
     if fault := _fault(progress):
         return replace(progress, fault=fault)
     match progress.phase:
         case "arming":
             return _armed(progress)
+        case "blocks" if progress.asking:
+            return _asked(progress)
         case "blocks":
             return _run(progress)
         case _:
             return _confirmed(progress)
+
+
+def _next(progress: Progress) -> On:
+    """Return what is on in the next boot: a proven lever whose quality is asked goes before the planned runs."""
+    if progress.phase == "blocks" and progress.asking:
+        return beside(progress, progress.asking[0])
+    return progress.queue[0]
+
+
+def _asked(progress: Progress) -> Progress:
+    """Take a boot on which a lever's quality was asked, and look again."""
+    name, last = progress.asking[0], progress.trials[-1]
+    told = last.quality if last.outcome == "measured" else ""
+    progress = replace(
+        progress, runs=progress.runs + 1, asking=progress.asking[1:], asked=(*progress.asked, (name, told))
+    )
+    return progress if progress.asking else _onward(_looked(progress))
 
 
 def _armed(progress: Progress) -> Progress:
@@ -169,11 +196,13 @@ def _looked(progress: Progress) -> Progress:
         estimates=estimate(progress.ladder, progress.plan, progress.trials),
         stack=progress.stack,
         out=progress.out,
+        quality=qualities(progress),
     )
     progress = replace(progress, looks=looks)
     for found in judgement.judge(sight):
         progress = settle(progress, found.lever, found.verdict, found.why, found)
-    return progress
+    left = set(progress.open)
+    return replace(progress, asking=tuple(name for name in judgement.asking(sight) if name in left))
 
 
 def _onward(progress: Progress) -> Progress:

@@ -5,7 +5,8 @@ down with each lever that is accepted (stepping down, Holm).
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from scipy import special
 
@@ -40,7 +41,8 @@ OPEN_POWER = 0.80
 class Sight:
     """All looks so far (this one last), whether it is the last, and the estimates.
 
-    `stack` are the levers accepted before, `out` those rejected before, in any order.
+    `stack` are the levers accepted before, `out` those rejected before, in any order. `quality` holds, by lever, what a quality run of
+    it alone amounts to, where it was asked.
     """
 
     ladder: Ladder
@@ -50,6 +52,7 @@ class Sight:
     estimates: Estimates
     stack: On
     out: On
+    quality: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def open(self) -> tuple[Lever, ...]:

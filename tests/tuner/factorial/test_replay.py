@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from tuner.factorial import confirmation, replay, suspects
-from tuner.factorial.plan import Plan
+from tuner.factorial.plan import Plan, plan
 from tuner.factorial.progress import Progress
 from tuner.lever import Ladder, Lever
 from tuner.metrics import Metric
 from tuner.steps import Boot, Done, Trial
+
+from .conftest import MOST, NOISE
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 
@@ -255,3 +257,47 @@ def test_trial_without_a_metric_is_left_out(twelve: Ladder, line_of: Lines, clim
         return replace(trial, metrics=trial.metrics[:2]) if line.boots == 10 else trial
 
     assert climbed(twelve, boot).phase == "ended"
+
+
+@pytest.mark.parametrize(
+    ("told", "outcome", "asks"),
+    [
+        ("passes", "accept", 1),
+        ("fails", "reject", 1),
+        ("inconclusive", "inconclusive", 1),
+        ("nothing, since no reference is on record", "inconclusive", 1),
+        ("", "inconclusive", 3),
+    ],
+)
+def test_a_lever_that_changes_numerics_is_asked_for_its_quality(
+    twelve: Ladder, line_of: Lines, told: str, outcome: str, asks: int
+) -> None:
+    """Once its gain is proven, on a boot of the stack and it; boots that are lost for it are made three times at most."""
+    numeric = replace(twelve, levers=(replace(twelve.levers[0], numerics=True), *twelve.levers[1:]))
+    line = line_of(effects={"l0": (0.09, 0.09, 0.0), "l5": (0.09, 0.09, 0.0)})
+    asked: list[tuple[str, ...]] = []
+    now = replay.start(numeric, plan(numeric, NOISE, MOST), 3)
+    while isinstance(step := replay.ahead(now), Boot) and now.phase != "confirming":
+        trial = line.boot(step.on)
+        if step.quality:
+            asked.append(step.on)
+            trial = replace(trial, quality=told) if told else replace(trial, outcome="failed", why="no start")
+        now = replay.advance(now, trial)
+    assert len(asked) == asks
+    assert all("l0" in arm for arm in asked)
+    verdict = {one.lever: one for one in now.verdicts}["l0"]
+    assert verdict.verdict == outcome
+    assert told in {"passes", "fails"} or told in verdict.why
+    assert ("l0" in now.stack) == (outcome == "accept")
+
+
+def test_the_stack_is_asked_for_its_quality_once_in_the_confirmation(twelve: Ladder, line_of: Lines) -> None:
+    """On its first fresh boot that is measured, whatever its levers are meant to change."""
+    line = line_of(effects={"l1": (0.09, 0.09, 0.0)})
+    now = replay.start(twelve, plan(twelve, NOISE, MOST), 3)
+    asked = 0
+    while isinstance(step := replay.ahead(now), Boot):
+        asked += step.quality
+        now = replay.advance(now, replace(line.boot(step.on), quality="passes" if step.quality else ""))
+    assert asked == 1
+    assert replay.standing_of(now).confirmed.quality == "passes"

@@ -10,7 +10,7 @@ from sparkctl.errors import FileFault
 from tuner.ladder import replay
 from tuner.lever import Bounds, Ladder
 from tuner.metrics import Metric
-from tuner.steps import Trial
+from tuner.steps import Boot, Trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,11 +38,21 @@ def _first(ladder: Ladder, *quality: str, numerics: bool = True) -> tuple[str, s
     return verdict.verdict, verdict.why
 
 
-def test_without_a_quality_run_a_gain_stays_open(ladder: Ladder) -> None:
-    """The reason names what is lacking and how to get it, and the gain that was proven."""
-    verdict, why = _first(ladder, "", "", "")
+def test_without_a_quality_run_the_climb_asks_for_one(ladder: Ladder) -> None:
+    """The gain is proven, so the next boot has the lever on and asks the battery; no verdict before that."""
+    levers = (replace(ladder.levers[0], numerics=True), *ladder.levers[1:])
+    changed = replace(ladder, levers=levers)
+    now = replay(changed, _history(changed, ("", "", "")))
+    assert now.verdicts == ()
+    assert isinstance(now.ahead, Boot)
+    assert (now.ahead.on, now.ahead.quality) == ((ladder.levers[0].id,), True)
+
+
+def test_one_that_could_not_be_asked_leaves_the_gain_open(ladder: Ladder) -> None:
+    """The reason names what is lacking, and the gain that was proven."""
+    verdict, why = _first(ladder, "", "nothing, since no reference is on record", "")
     assert verdict == "inconclusive"
-    assert "no quality run of it is on record (sparkctl quality)" in why
+    assert "its quality run says nothing, since no reference is on record (sparkctl quality)" in why
     assert "gain proven" in why
 
 
