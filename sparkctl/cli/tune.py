@@ -7,7 +7,7 @@ import typer
 
 from launcher.overlay import find_fault
 from sparkctl import ansible, content, edge
-from sparkctl.cli import calibrate, climber, course, served, tune_plan, tune_shown, workloads
+from sparkctl.cli import calibrate, climber, course, rejudged, served, tune_plan, tune_shown, workloads
 from sparkctl.cli.climber import Limit
 from sparkctl.cli.course import Wish
 from sparkctl.cli.hold import hold
@@ -66,6 +66,10 @@ def tune(
             "--calibrate", help="Boot the base alone, --boots times (6), to learn the line's noise."
         ),
     ] = False,
+    judge_only: Annotated[
+        bool,
+        typer.Option("--judge-only", help="Boot nothing: say what figures of others in the ledger prove."),
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the line's last climb.")] = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Print the levers, the cost and the worth of it; touch nothing.")
@@ -86,6 +90,9 @@ def tune(
             "a climb goes on by the design, rule and seed it began with",
             hint="leave --design, --rule, --seed and --calibrate out beside --resume",
         )
+    if judge_only:
+        rungs = edge.read(content.ladder(ladder), Ladder)
+        return rejudged.show(session, rungs, workloads.read(rungs.workload))
     practise(session, rehearsal, scenario, restart=not plan)
     chosen, rungs, workload = _read(session, line, ladder)
     if calibrating:
