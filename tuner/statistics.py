@@ -98,12 +98,12 @@ def _interval(difference: float, error: float, degrees: int, confidence: float) 
     if math.isinf(error):
         return 0.0, math.inf
     reach = float(special.stdtrit(degrees, (1 + confidence) / 2)) * error
-    return _exp(difference - reach), _exp(difference + reach)
+    return ratio(difference - reach), ratio(difference + reach)
 
 
-def _exp(value: float) -> float:
-    # A t quantile on one degree of freedom may ask for more than a float holds.
-    return math.exp(value) if value < 700 else math.inf
+def ratio(log: float) -> float:
+    """Return exp(log); inf where a t quantile on one degree of freedom asks for more than a float holds."""
+    return math.exp(log) if log < 700 else math.inf
 
 
 def _warnings(n_arm: int, n_base: int, degrees: int, scatter: float) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def test_noise_alone_reads_small_gains_often(ladder: Ladder, c1: float, least: f
     assert least <= found.chance <= most
 
 
-def test_rows_called_base_tell_how_much_boots_differ(ladder: Ladder) -> None:
+def test_rows_called_base_tell_how_much_boots_differ() -> None:
     """Two of a line give its scatter; one of each line gives nothing, and then it is what others report."""
     twice = [reading("b1", 60, 180, "base"), reading("b2", 61.2, 190, "base")]
     found = noise_of(twice, NOISE)

@@ -14,7 +14,7 @@ from tuner.factorial.bounds import Look, bound
 from tuner.factorial.estimates import Estimate, Estimates
 from tuner.factorial.plan import WANTED_GAIN, Plan, levers_judged
 from tuner.lever import Guard, Ladder, Lever
-from tuner.statistics import Comparison
+from tuner.statistics import Comparison, ratio
 from tuner.steps import On
 
 FUTILE_GAIN = 0.03
@@ -165,9 +165,9 @@ def _error(sight: Sight, metric: str) -> float:
 def _comparison(found: Estimate, z: float) -> Comparison:
     reach = found.reach(z)
     return Comparison(
-        estimate=math.exp(found.effect),
-        low=math.exp(found.effect - reach) if math.isfinite(reach) else 0.0,
-        high=math.exp(found.effect + reach) if math.isfinite(reach) else math.inf,
+        estimate=ratio(found.effect),
+        low=ratio(found.effect - reach),
+        high=ratio(found.effect + reach),
         confidence=1 - 2 * float(special.ndtr(-z)),
         error=found.error,
         scatter=found.scatter,

@@ -14,6 +14,7 @@ from tuner.factorial.progress import Progress
 from tuner.lever import Ladder, Lever
 from tuner.metrics import Metric
 from tuner.steps import Boot, Done, Trial
+from tuner.verdict import answer
 
 from .conftest import MOST, NOISE
 
@@ -301,3 +302,17 @@ def test_the_stack_is_asked_for_its_quality_once_in_the_confirmation(twelve: Lad
         now = replay.advance(now, replace(line.boot(step.on), quality="passes" if step.quality else ""))
     assert asked == 1
     assert replay.standing_of(now).confirmed.quality == "passes"
+
+
+@pytest.mark.parametrize("most", [4, 6, 8, 12, 16, 20])
+def test_a_plan_of_hardly_any_runs_ends_all_the_same(
+    ladder_of: Callable[..., Ladder], lever: Callable[..., Lever], line_of: Lines, most: int
+) -> None:
+    """With one degree of freedom an interval may reach beyond what a float holds, and nothing is proven by it."""
+    four = ladder_of(*(lever(f"l{at}") for at in range(4)))
+    line = line_of(effects={"l0": (0.05, 0.10, 0.0), "l1": (0.09, 0.0, 0.0)})
+    now = replay.start(four, plan(four, NOISE, most), 1)
+    while isinstance(step := replay.ahead(now), Boot):
+        now = replay.advance(now, line.boot(step.on))
+        json.dumps([answer(one) for one in now.verdicts], allow_nan=False)
+    assert {one.lever for one in now.verdicts} == {"l0", "l1", "l2", "l3"}
