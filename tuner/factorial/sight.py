@@ -25,6 +25,10 @@ FUTILE_CHANCE = 0.25
 GUARD_FUTILE_ERRORS = 1.0
 """Likewise once estimate + 1 error lies below a guard's bar."""
 
+LEAST_DEGREES = 8
+"""Degrees of freedom below which nothing is given up before the last look: an error known from two or three boots may read as
+nothing or as anything. Ours; in the study every look has more."""
+
 LAST_ERRORS = 1.25
 LAST_MARGIN = 0.01
 """At the last look an unproven lever is rejected if estimate + 1.25 errors stays below min_gain + 1 % on every primary, and
@@ -106,6 +110,8 @@ def is_held(sight: Sight, lever: str, guard: Guard) -> bool:
 def is_lost(sight: Sight, lever: str, guard: Guard) -> bool:
     """Whether a guard will hardly be kept any more."""
     found = sight.estimates[lever][guard.metric]
+    if found.degrees < LEAST_DEGREES and not sight.last:
+        return False
     return found.effect + GUARD_FUTILE_ERRORS * found.error < math.log1p(-guard.most_loss)
 
 
@@ -117,7 +123,10 @@ def is_futile(sight: Sight, lever: str) -> bool:
         return all(
             found[name].effect + LAST_ERRORS * found[name].error < bar for name in sight.ladder.primary
         )
-    return all(hope(sight, name, found[name]) < FUTILE_CHANCE for name in sight.ladder.primary)
+    return all(
+        found[name].degrees >= LEAST_DEGREES and hope(sight, name, found[name]) < FUTILE_CHANCE
+        for name in sight.ladder.primary
+    )
 
 
 def hope(sight: Sight, name: str, found: Estimate) -> float:
