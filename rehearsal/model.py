@@ -57,6 +57,8 @@ class Between:
     prefill: float
     correlation: float
     """Between the c1 and the c6 part."""
+    walk: float = 0.0
+    """Step from boot to boot of a random walk that all three share: a line that wanders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +131,12 @@ def boot_speed(noise: Noise, seed: int, boot: int) -> Speed:
     chance = draw(seed, boot, "between boots")
     first, second, third = (chance.gauss(0, 1) for _ in range(3))
     six = between.correlation * first + math.sqrt(1 - between.correlation**2) * second
+    steps = range(1, boot + 1) if between.walk else ()
+    wandered = between.walk * sum(draw(seed, one, "drift").gauss(0, 1) for one in steps)
     return Speed(
-        c1=math.exp(between.c1 * first),
-        c6=math.exp(between.c6 * six),
-        prefill=math.exp(between.prefill * third),
+        c1=math.exp(between.c1 * first + wandered),
+        c6=math.exp(between.c6 * six + wandered),
+        prefill=math.exp(between.prefill * third + wandered),
     )
 
 

@@ -2,6 +2,8 @@
 
 import math
 import statistics
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -61,6 +63,17 @@ def test_boots_vary_as_the_noise_says() -> None:
     assert statistics.pstdev(c6) == pytest.approx(0.03, rel=0.05)
     assert statistics.pstdev(prefill) == pytest.approx(0.015, rel=0.05)
     assert statistics.correlation(c1, c6) == pytest.approx(0.45, abs=0.05)
+
+
+def test_a_line_that_wanders_takes_all_three_along() -> None:
+    """The steps from boot to boot have the size asked for, add up, and are the same for every metric."""
+    still = replace(NOISE.between, c1=0.0, c6=0.0, prefill=0.0)
+    wandering = replace(NOISE, between=replace(still, walk=0.02))
+    levels = [math.log(model.boot_speed(wandering, 1, number).c6) for number in range(1, 400)]
+    assert statistics.pstdev(b - a for a, b in pairwise(levels)) == pytest.approx(0.02, rel=0.1)
+    assert max(levels) - min(levels) > 0.1
+    one = model.boot_speed(wandering, 1, 300)
+    assert one.c1 == one.c6 == one.prefill
 
 
 def test_a_seed_and_a_boot_fix_the_draws() -> None:

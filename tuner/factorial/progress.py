@@ -27,6 +27,7 @@ class Progress:
     those of the blocks that are behind, lost ones among them, `drawn` the blocks so far, and `fresh` the place in
     `trials` where the confirmation begins. `asking` are levers that wait for a quality run
     of theirs, `asked` what came of those, '' for a boot that was lost.
+    `broken` are pairs that never come up together; in `ladder` they exclude each other from then on.
     """
 
     ladder: Ladder
@@ -44,6 +45,7 @@ class Progress:
     fresh: int = 0
     asking: On = ()
     asked: tuple[tuple[str, str], ...] = ()
+    broken: tuple[tuple[str, str], ...] = ()
     fault: str = ""
 
     @property

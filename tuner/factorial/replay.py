@@ -7,7 +7,7 @@ happened: `advance` takes one boot, `replay` all of them.
 from dataclasses import replace
 from functools import reduce
 
-from tuner.factorial import blocks, confirmation, judgement, outliers, suspects
+from tuner.factorial import blocks, confirmation, judgement, outliers, pairs, suspects
 from tuner.factorial.estimates import estimate
 from tuner.factorial.factors import factors, standing
 from tuner.factorial.plan import Plan
@@ -48,7 +48,7 @@ def standing_of(progress: Progress) -> Standing:
         stack=progress.stack,
         ahead=ahead(progress),
         confirmed=confirmed,
-        broken=suspects.broken_pairs(progress.trials),
+        broken=progress.broken,
     )
 
 
@@ -143,6 +143,7 @@ def _run(progress: Progress) -> Progress:
     progress = replace(progress, queue=progress.queue[1:], runs=progress.runs + 1)
     if last.outcome != "measured":
         progress = _accused(progress)
+    progress = pairs.part(progress)
     wanted = _base_asked(progress)
     if wanted is None:
         wanted = suspects.search(progress.ladder, progress.trials, (*progress.out, *progress.stack))
@@ -170,7 +171,7 @@ def _base_asked(progress: Progress) -> On | None:
 
 def _accused(progress: Progress) -> Progress:
     """Settle a lever that is found to break its boots."""
-    found = suspects.culprit(progress.trials, progress.out)
+    found = suspects.culprit(progress.ladder, progress.trials, progress.out)
     if found is None:
         return progress
     word = "failed" if found.failed else "void"
@@ -218,8 +219,8 @@ def _onward(progress: Progress) -> Progress:
         runs = blocks.block(progress.ladder, groups, progress.stack, key)
         return replace(progress, queue=runs, drawn=progress.drawn + 1)
     out, stack = set(progress.out), set(progress.stack)
-    fixed = tuple(standing(progress.ladder, (set(run) - out) | stack) for run in progress.queue)
-    return replace(progress, queue=fixed)
+    kept = (pairs.apart(progress, (set(run) - out) | stack, at) for at, run in enumerate(progress.queue))
+    return replace(progress, queue=tuple(standing(progress.ladder, run) for run in kept))
 
 
 def _confirmed(progress: Progress) -> Progress:

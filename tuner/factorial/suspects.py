@@ -1,23 +1,19 @@
 """Suspects: which lever breaks a boot when many are on. Pure group testing over the boots so far (R. Dorfman, 1943).
 
 A lever is cleared by any measured boot it was on in. A run that is lost twice and has levers that are not cleared is halved
-until one is left: that one is the culprit once two boots were lost in which nothing else was suspect. Where every lever is
-cleared a lost run accuses none: the boot had bad luck, or two of them break together (see `broken_pairs`).
+until one is left; that one is booted alone, and is the culprit once it was lost so, and twice with nothing else suspect. Where every
+lever is cleared a lost run accuses none: the boot had bad luck, or two of them break together (see `tuner.factorial.pairs`).
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import combinations
 
-from tuner.factorial.factors import standing
+from tuner.factorial.factors import needs, standing
 from tuner.lever import Ladder
 from tuner.steps import On, Trial
 
 LOST_TO_ACCUSE = 2
 """Boots lost with the same levers on before any is suspected, and with one suspect alone before it is the culprit."""
-
-FAILED_TO_PAIR = 3
-"""Failed boots, and none measured, that show a pair: three chance failures are 1 in 37,000 where one boot in thirty fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +37,15 @@ def search(ladder: Ladder, trials: tuple[Trial, ...], out: Collection[str]) -> O
     if suspicious is None:
         return None
     arm, suspects = suspicious
-    if len(suspects) == 1 or not (_lost(trials, arm) >= LOST_TO_ACCUSE or _within_accused(trials, arm)):
+    if len(suspects) == 1:
+        return _alone(ladder, suspects[0])
+    if not (_lost(trials, arm) >= LOST_TO_ACCUSE or _within_accused(trials, arm)):
         return arm
     return standing(ladder, set(arm) - set(suspects[(len(suspects) + 1) // 2 :]))
 
 
-def culprit(trials: tuple[Trial, ...], out: Collection[str]) -> Culprit | None:
-    """Return a lever that was the only suspect in enough lost boots."""
+def culprit(ladder: Ladder, trials: tuple[Trial, ...], out: Collection[str]) -> Culprit | None:
+    """Return a lever that was the only suspect in enough lost boots, and on by itself in one of them."""
     known = cleared(trials)
     by_lever: dict[str, list[Trial]] = {}
     for one in trials:
@@ -55,26 +53,14 @@ def culprit(trials: tuple[Trial, ...], out: Collection[str]) -> Culprit | None:
         if one.outcome != "measured" and len(suspects) == 1 and not set(one.arm) & set(out):
             by_lever.setdefault(suspects[0], []).append(one)
     for name, lost in by_lever.items():
-        if len(lost) >= LOST_TO_ACCUSE:
+        if len(lost) >= LOST_TO_ACCUSE and any(one.arm == _alone(ladder, name) for one in lost):
             failed = any(one.outcome == "failed" for one in lost)
             return Culprit(lever=name, failed=failed, lost=len(lost), why=lost[-1].why)
     return None
 
 
-def broken_pairs(trials: tuple[Trial, ...]) -> tuple[tuple[str, str], ...]:
-    """Return pairs of levers that failed in every boot they shared, three at least, though each was measured without the other.
-
-    Half of a block's runs have a lever on and a quarter have two, so a pair that breaks shows within one block.
-    """
-    known = sorted(cleared(trials))
-    measured = [set(one.arm) for one in trials if one.outcome == "measured"]
-    failed = [set(one.arm) for one in trials if one.outcome == "failed"]
-    return tuple(
-        pair
-        for pair in combinations(known, 2)
-        if sum(set(pair) <= arm for arm in failed) >= FAILED_TO_PAIR
-        and not any(set(pair) <= arm for arm in measured)
-    )
+def _alone(ladder: Ladder, name: str) -> On:
+    return standing(ladder, {name, *needs(ladder, name)})
 
 
 def _suspicious(trials: tuple[Trial, ...], out: Collection[str]) -> tuple[On, On] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tuner.factorial import confirmation, replay, suspects
+from tuner.factorial import confirmation, replay
 from tuner.factorial.plan import Plan, plan
 from tuner.factorial.progress import Progress
 from tuner.lever import Ladder, Lever
@@ -148,7 +148,7 @@ def test_a_pair_that_breaks_together_is_named(twelve: Ladder, line_of: Lines, cl
     """Both levers boot without the other, so neither is thrown out; the pair is told to whoever asks."""
     line = line_of(effects={"l3": (0.06, 0.06, 0.0)}, breaks={frozenset({"l4", "l9"}): "failed"})
     end = climbed(twelve, line.boot)
-    assert suspects.broken_pairs(end.trials) == (("l4", "l9"),)
+    assert end.broken == (("l4", "l9"),)
     assert not any("suspect" in one.why for one in end.verdicts)
     assert "l3" in end.stack
 
