@@ -2,13 +2,17 @@
 
 import json
 import shlex
+from collections.abc import Iterator
 
+from ledger.record import confirmed
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import Session
 from sparkctl.console import Column
+from sparkctl.units import percent
 from tuner.climb import Climb
 from tuner.lever import Ladder
-from tuner.steps import name_of
+from tuner.statistics import Comparison
+from tuner.steps import Confirmed, name_of
 from tuner.verdict import answer
 
 
@@ -32,6 +36,8 @@ def show(session: Session, chosen: Served, rungs: Ladder, ended: Climb) -> int:
     session.console.show(
         f"stack of line {chosen.line.name}: {name_of(ended.stack)}, after {len(ended.trials)} boots; {ended.why}"
     )
+    for text in (*_confirmed(ended.confirmed), *_broken(ended.broken)):
+        session.console.show(text)
     if ended.stack:
         by_id = {lever.id: lever for lever in rungs.levers}
         settings = (pair for name in ended.stack for pair in by_id[name].set.items())
@@ -42,6 +48,8 @@ def show(session: Session, chosen: Served, rungs: Ladder, ended: Climb) -> int:
             "line": chosen.line.name,
             "verdicts": [answer(one) for one in ended.verdicts],
             "stack": list(ended.stack),
+            "confirmed": confirmed(ended.confirmed),
+            "broken_pairs": [list(pair) for pair in ended.broken],
             "boots": len(ended.trials),
             "ledger": str(session.ledger_path),
             "simulated": session.simulated,
@@ -53,3 +61,25 @@ def show(session: Session, chosen: Served, rungs: Ladder, ended: Climb) -> int:
     if ended.end == "base":
         return 1
     return 4 if ended.open else 0
+
+
+def _confirmed(found: Confirmed | None) -> Iterator[str]:
+    """Tell what fresh boots say of the stack, and of each lever by its absence."""
+    if found is None:
+        return
+    for name, one in found.gain.items():
+        yield f"confirmed on fresh boots: {name} {_spread(one)} against the base, {one.n_arm} boots and {one.n_base}"
+    for lever, metrics in found.worth.items():
+        told = ", ".join(f"{name} {percent(one.estimate)}" for name, one in metrics.items())
+        yield f"the stack beside the stack without {lever}, few boots: {told}"
+    if found.quality:
+        yield f"quality of the stack: {found.quality}"
+
+
+def _spread(one: Comparison) -> str:
+    return f"{percent(one.estimate)} ({percent(one.low)} to {percent(one.high)})"
+
+
+def _broken(pairs: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    for one, other in pairs:
+        yield f"{one} and {other} came up apart and never together: an interaction, and one of them may stand"

@@ -51,7 +51,7 @@ def test_program_and_simulation_agree(  # noqa: PLR0913, PLR0917 - a row of the 
     scenario: str,
     ladder: str,
     seed: int,
-    killed: bool,
+    killed: bool,  # noqa: FBT001 - a column of the table
     accepted: set[str],
     rejected: set[str],
 ) -> None:
