@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from tuner.course import Course, standing
+from tuner.course import Course, follow
 from tuner.lever import Ladder
 from tuner.steps import Boot, Confirmed, Done, On, Standing, Trial
 from tuner.verdict import Verdict
@@ -57,9 +57,9 @@ def climb(  # noqa: PLR0913 - the last two have defaults and are named by the ca
         enough: asked before each boot with the boots so far; true ends the climb (a budget of boots or hours).
 
     """
-    trials = history
+    trials, standing = history, follow(course, ladder)
     while True:
-        now = standing(course, ladder, trials)
+        now = standing(trials)
         for verdict in now.verdicts[told:]:
             record(verdict)
         told = max(told, len(now.verdicts))

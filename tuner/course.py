@@ -1,12 +1,15 @@
 """Course of a climb: its design and rule, fixed before its first boot; and where it stands after the boots so far."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 
 from tuner import ladder as one_at_a_time
 from tuner import seed_climb
 from tuner.factorial import replay as factorial
 from tuner.factorial.plan import Plan
+from tuner.factorial.progress import start
 from tuner.lever import Ladder
 from tuner.steps import Standing, Trial
 
@@ -50,3 +53,21 @@ def standing(course: Course, ladder: Ladder, history: tuple[Trial, ...]) -> Stan
     return (
         seed_climb.replay(ladder, history) if course.rule == "seed" else one_at_a_time.replay(ladder, history)
     )
+
+
+def follow(course: Course, ladder: Ladder) -> Callable[[tuple[Trial, ...]], Standing]:
+    """Return what tells a climb where it stands as its history grows: as `standing` does, without going over it all each time."""
+    if course.plan is None:
+        return lambda history: standing(course, ladder, history)
+    fresh = progress = start(ladder, course.plan, course.seed)
+    past: tuple[Trial, ...] = ()
+
+    def told(history: tuple[Trial, ...]) -> Standing:
+        nonlocal past, progress
+        if history[: len(past)] != past:
+            past, progress = (), fresh
+        progress = reduce(factorial.advance, history[len(past) :], progress)
+        past = history
+        return factorial.standing_of(progress)
+
+    return told
