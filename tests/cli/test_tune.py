@@ -16,11 +16,12 @@ pytestmark = pytest.mark.cluster
 LADDER = str(Path(__file__).parent / "ladders" / "short.yml")
 PRIMARY = ("c1_per_stream_tok_s", "c6_agg_tok_s")
 TUNE = ("tune", "--line", "A", "--rehearsal", "--ladder", LADDER, "--json")
+ANEW = (*TUNE, "--design", "ladder")
 
 
 def test_a_killed_climb_is_resumed_to_the_same_verdicts(practice: Program) -> None:
     """SIGKILL after the second boot; --resume repeats no finished boot and ends with every lever decided."""
-    running = practice.start(*TUNE, "--scenario", "calm")
+    running = practice.start(*ANEW, "--scenario", "calm")
     journal = Journal(practice.state / "ledger.jsonl")
     until = time.monotonic() + 150
     while sum(row.kind == "bench" for row in journal.read().rows) < 2 and time.monotonic() < until:
@@ -66,11 +67,11 @@ def test_the_demo_ladder_ends_alike_with_and_without_a_kill(tmp_path: Path) -> N
     tune = ("tune", "--line", "A", "--rehearsal", "--json")
     undisturbed, disturbed = Program(tmp_path / "undisturbed"), Program(tmp_path / "disturbed")
     try:
-        whole = undisturbed(*tune, "--scenario", "calm", limit_s=900)
+        whole = undisturbed(*tune, "--design", "ladder", "--scenario", "calm", limit_s=900)
         assert whole.code == 0, whole.err
         assert undisturbed("rehearse", "down").code == 0
 
-        running = disturbed.start(*tune, "--scenario", "calm")
+        running = disturbed.start(*tune, "--design", "ladder", "--scenario", "calm")
         journal = Journal(disturbed.state / "ledger.jsonl")
         until = time.monotonic() + 300
         while sum(row.kind == "bench" for row in journal.read().rows) < 5 and time.monotonic() < until:

@@ -53,6 +53,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "wants 2 nodes (tensor 2 x pipeline 1); line A has 4",
         ),
         (["tune", "--plan", "--ladder", "ladder.yml"], 2, "ladder.yml: there is no such file"),
+        (["tune", "--plan", "--budget", "12"], 2, "'12' is no span of time, wanted one such as 12h or 90m"),
+        (["tune", "--plan", "--budget", "3h", "--boots", "9"], 2, "both say when to stop"),
+        (["tune", "--plan", "--design", "ladders"], 2, "ladders"),
+        (["tune", "--plan", "--rule", "seed", "--design", "factorial"], 2, "asks for blocks"),
+        (["tune", "--resume", "--seed", "4"], 2, "goes on by the design, rule and seed it began with"),
+        (["tune", "--judge-only"], 2, "holds no figures of others"),
         (["bench", "--url", "http://127.0.0.1:9"], 2, "--url goes with --model"),
         (["bench", "--prompts", "slow"], 2, "workload 'slow' is not one that ships"),
         (
