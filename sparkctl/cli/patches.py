@@ -14,6 +14,7 @@ from sparkctl.cli.hold import hold
 from sparkctl.cli.session import LineOption, RecipeOption, Session, practise, verb
 from sparkctl.console import Column
 from sparkctl.errors import UsageFault
+from sparkctl.line import Line
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -80,7 +81,7 @@ def sync(
             variables(patches, folder),
             report=lambda one: console.progress(ansible.describe(one)),
         )
-    return _show(session, chosen.line.name, patches, answers)
+    return _show(session, chosen.line, patches, answers)
 
 
 def variables(patches: PatchSet, folder: Path) -> dict[str, object]:
@@ -92,11 +93,14 @@ def variables(patches: PatchSet, folder: Path) -> dict[str, object]:
     return {"patch_folder": patches.place, "patch_files": files}
 
 
-def _show(session: Session, line: str, patches: PatchSet, answers: tuple[Answer, ...]) -> int:
+def _show(session: Session, line: Line, patches: PatchSet, answers: tuple[Answer, ...]) -> int:
     console = session.console
-    rows: dict[str, dict[str, Any]] = {}
+    # Nodes by rank, not as they answered.
+    rows: dict[str, dict[str, Any]] = {
+        node.name: {"node": node.name, "changed": False, "fault": "", "hint": ""} for node in line.nodes
+    }
     for one in answers:
-        row = rows.setdefault(one.host, {"node": one.host, "changed": False, "fault": "", "hint": ""})
+        row = rows[one.host]
         row["changed"] = row["changed"] or one.changed
         if one.status in {"failed", "unreachable"}:
             said, hint = ansible.explain(one)
@@ -108,8 +112,10 @@ def _show(session: Session, line: str, patches: PatchSet, answers: tuple[Answer,
     for hint in {row["hint"]: None for row in faulty if row["hint"]}:
         console.say(f"\nhint: {hint}")
     if not faulty:
-        console.show(f"{patches.name} lies in {patches.place} on every node of line {line}")
-    console.answer({"line": line, "ok": not faulty, "place": patches.place, "nodes": list(rows.values())})
+        console.show(f"{patches.name} lies in {patches.place} on every node of line {line.name}")
+    console.answer(
+        {"line": line.name, "ok": not faulty, "place": patches.place, "nodes": list(rows.values())}
+    )
     if not faulty:
         return 0
     return 3 if all(row.get("unclear") for row in faulty) else 1
