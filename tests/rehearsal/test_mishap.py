@@ -89,7 +89,9 @@ def test_a_starving_node_falls_as_reported_until_its_rank_is_killed(line: Line) 
         ]
         fall_gib = (steep[0][1] - steep[-1][1]) / GIB_KIB
         assert 3 < fall_gib / ((steep[-1][0] - steep[0][0]) * 15) < 7
-        assert max(a[1] - b[1] for a, b in pairwise(steep)) < 8 * GIB_KIB, "a slope, no step"
+        # On a machine that is busy two looks may lie far apart; only near ones tell a slope from a step.
+        near = [a[1] - b[1] for a, b in pairwise(steep) if b[0] - a[0] < 0.05]
+        assert max(near, default=0) < 8 * GIB_KIB, "a slope, no step"
         assert state(line, "spark-a1", 1) == "running 0\n"
         line.ssh("spark-a1", "docker kill sparkctl-a-rank1")
         assert memory_kib(root)["MemAvailable"] == pytest.approx(fresh, rel=0.02)
