@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, assert_never, cast, get_args
 
-from ledger import calibrations, courses, quality, reported
+from ledger import calibrations, courses, foretold, quality, reported
 from ledger.entry import Body, Json, Kind, Row, RowFault
 from ledger.fields import (
     each,
@@ -26,6 +26,7 @@ from ledger.fields import (
 from tuner.course import Course
 from tuner.lever import Setting
 from tuner.metrics import Metric
+from tuner.predicted import Effect as Predicted
 from tuner.verdict import Outcome
 
 StepState = Literal["began", "done", "failed"]
@@ -33,7 +34,7 @@ StepState = Literal["began", "done", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The start of a climb; `settings` says what each lever sets.
+    """The start of a climb; `settings` says what each lever sets, `predicted` what the models said of it before its first boot.
 
     `course` says by which design and rule; `pace` and `scenario` how fast a practice line runs and what it shows, where known.
     """
@@ -47,6 +48,7 @@ class Plan:
     levers: tuple[str, ...]
     settings: Mapping[str, Mapping[str, Setting]]
     course: Course
+    predicted: Mapping[str, tuple[Predicted, ...]]
     pace: float | None
     scenario: str | None
 
@@ -181,6 +183,7 @@ def plan(body: Body) -> Plan:
         levers=get(body, "levers", texts),
         settings={lever: get(settings, lever, _settings) for lever in settings},
         course=get(body, "course", courses.read) if "course" in body else courses.OLD,
+        predicted=get(body, "predicted", foretold.foretold) if "predicted" in body else {},
         pace=get(body, "pace", number_or_null) if "pace" in body else None,
         scenario=get(body, "scenario", text_or_null) if "scenario" in body else None,
     )

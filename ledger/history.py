@@ -12,15 +12,28 @@ from dataclasses import dataclass, replace
 
 from ledger import bodies
 from ledger.bodies import live
-from ledger.entry import Row
+from ledger.entry import Body, Row
+from ledger.fields import get, mapping, texts
 from ledger.quality import is_run, judged, quality
+from tuner.predicted import KV_TOKENS
 from tuner.steps import Trial
 from tuner.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """What one boot logged of its KV cache: the levers on, and the tokens that the rank with the fewest takes."""
+
+    on: tuple[str, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Climb:
-    """One climb of a line: its plan, its finished boots in order, the last verdict on each lever, and its end if any."""
+    """One climb of a line: its plan, its finished boots in order, the last verdict on each lever, and its end if any.
+
+    `caches` are those of its boots that came up and whose logs told.
+    """
 
     line: str
     simulated: bool
@@ -28,6 +41,7 @@ class Climb:
     last: str
     plan: bodies.Plan
     trials: tuple[Trial, ...]
+    caches: tuple[Cache, ...]
     verdicts: tuple[bodies.Verdict, ...]
     ended: bodies.Ended | None
 
@@ -78,6 +92,7 @@ def _climb(first: Row, rows: Sequence[Row]) -> Climb:
         last=own[-1].at,
         plan=plan,
         trials=_trials(own, _qualities(rows, first.line, simulated=key[1])),
+        caches=_caches(own),
         verdicts=_verdicts(own),
         ended=ends[-1] if ends else None,
     )
@@ -85,6 +100,22 @@ def _climb(first: Row, rows: Sequence[Row]) -> Climb:
 
 def _key(row: Row) -> tuple[str, bool, object]:
     return row.line, bodies.is_simulated(row.body), row.body.get("climb")
+
+
+def _caches(rows: Sequence[Row]) -> tuple[Cache, ...]:
+    up = [(bodies.boot(row.body), _tokens(row.body)) for row in rows if row.kind == "boot"]
+    return tuple(Cache(on=boot.on, tokens=min(told)) for boot, told in up if boot.ok and told)
+
+
+def _tokens(body: Body) -> tuple[int, ...]:
+    """Return the tokens of the KV cache that each rank logged, as `launcher.evidence` reads them: `3,409,992`."""
+    ranks = get(body, "evidence", mapping) if "evidence" in body else {}
+    told = (
+        get(get(ranks, rank, mapping), KV_TOKENS, texts)
+        for rank in ranks
+        if KV_TOKENS in get(ranks, rank, mapping)
+    )
+    return tuple(int(one.replace(",", "")) for rank in told for one in rank)
 
 
 def _verdicts(rows: Sequence[Row]) -> tuple[bodies.Verdict, ...]:

@@ -12,13 +12,14 @@ from dataclasses import asdict
 from typing import cast
 
 from launcher.vitals import Vitals
-from ledger import courses
+from ledger import courses, foretold
 from ledger.bodies import StepState
 from ledger.entry import Body, Json
 from tuner import bracket, counters, lever, request, verdict
 from tuner.climb import Climb
 from tuner.course import Course
 from tuner.noise import Noise
+from tuner.predicted import Effect
 from tuner.steps import Confirmed, Trial
 
 
@@ -32,10 +33,11 @@ def plan(  # noqa: PLR0913 - all named; each is a key of the row
     workload_digest: str,
     course: Course,
     noise: Noise | None = None,
+    predicted: Mapping[str, tuple[Effect, ...]] | None = None,
     pace: float | None = None,
     scenario: str | None = None,
 ) -> Body:
-    """Write the plan of a climb: what is climbed, on which recipe, asked how, and what each lever sets.
+    """Write the plan of a climb: what is climbed, on which recipe, asked how, what each lever sets and is predicted to do.
 
     `noise` is what the course was planned for. `pace` and `scenario` are those of a practice line; a climb is resumed only under the same.
     """
@@ -51,6 +53,7 @@ def plan(  # noqa: PLR0913 - all named; each is a key of the row
         "settings": {one.id: dict(one.set) for one in ladder.levers},
         "course": courses.write(course),
         "noise": asdict(noise) if noise else None,
+        "predicted": foretold.written(predicted or {}),
         "pace": pace,
         "scenario": scenario,
     }

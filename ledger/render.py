@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ledger.best import Best, Figure, best
 from ledger.entry import Row, head
+from ledger.misses import error, measured, misses, span, unmodelled
 from ledger.reported import Import
 from ledger.table import Rung, ladder, reported
 
@@ -21,6 +22,7 @@ LABELS = {
     "c6_per_stream_tok_s": "six streams, each (tok/s)",
     "c6_agg_tok_s": "six streams together (tok/s)",
     "prefill_47k_tok_s": "prefill at 47K (tok/s)",
+    "kv_tokens": "tokens of the KV cache",
 }
 
 
@@ -90,6 +92,7 @@ def _best(one: Best) -> str:
             "Ladder (effect against the stack without the lever, with its bounds; `~` no difference shown):"
         )
         parts.append(_ladder(rungs, _labelled("lever", one)))
+    parts += _predictions(one)
     return "\n\n".join(parts)
 
 
@@ -140,6 +143,30 @@ def _ladder(rungs: Sequence[Rung], first: str) -> str:
         for rung in rungs
     ]
     return _table((first, *labels, "verdict", "boots", "voids", "seeds' rule", "why"), rows)
+
+
+def _predictions(one: Best) -> list[str]:
+    found, unsaid = misses(one.climb), unmodelled(one.climb)
+    if not found and not unsaid:
+        return []
+    unsaid_text = f" Of {', '.join(map(_cell, unsaid))} nothing was predicted." if unsaid else ""
+    said = (
+        "Predicted before the climb for each lever alone, and measured since; the error is how far the measured effect "
+        f"lies beyond the predicted range.{unsaid_text}"
+    )
+    columns = (_labelled("lever", one), "metric", "predicted", "measured", "error", "the prediction rests on")
+    rows = [
+        (
+            miss.lever,
+            _label(miss.predicted.metric),
+            span(miss.predicted),
+            measured(miss),
+            error(miss),
+            miss.predicted.why,
+        )
+        for miss in found
+    ]
+    return [said, _table(columns, rows)] if rows else [said]
 
 
 def _reported(one: Import) -> str:

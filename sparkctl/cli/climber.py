@@ -14,7 +14,7 @@ from ledger.history import Climb as PastClimb
 from ledger.history import last_climb, told
 from ledger.journal import Journal
 from ledger.texts import Texts
-from sparkctl.cli import memory_table, quality
+from sparkctl.cli import lever_effects, memory_table, quality
 from sparkctl.cli import quality_ground as grounds
 from sparkctl.cli.course import Planned, seed_of
 from sparkctl.cli.endpoint import Chosen
@@ -145,6 +145,7 @@ class Climber:
             workload_digest=workloads.digest(self.workload),
             course=course,
             noise=planned.noise,
+            predicted=lever_effects.of_ladder(self.served, self.ladder),
             pace=session.pace,
             scenario=session.scenario,
         )
