@@ -10,8 +10,6 @@ from itertools import groupby
 from math import exp, log, sqrt
 from statistics import fmean, stdev
 
-from scipy.special import stdtrit
-
 from ledger.entry import Row
 from ledger.history import Climb, climbs
 from tuner.steps import Trial
@@ -61,6 +59,8 @@ def summarise(name: str, unit: str, values: Sequence[float]) -> Figure:
     n = len(values)
     if n == 1 or min(values) <= 0:
         return Figure(metric=name, unit=unit, n=n, mean=fmean(values), low=None, high=None)
+    from scipy.special import stdtrit  # noqa: PLC0415  # 0.2 s that a list of rows must not pay
+
     logs = [log(value) for value in values]
     mean = fmean(logs)
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2)) * stdev(logs) / sqrt(n)

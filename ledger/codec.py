@@ -5,13 +5,16 @@ happens to read the same. A row of an older version would be upgraded here; ther
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Never, cast
+from typing import Never, TypeVar, cast
 
 from ledger import bodies
-from ledger.entry import Json, Row, RowFault, canonical, is_kind, is_moment
+from ledger.entry import Json, Row, RowFault, canonical, digest, is_kind, is_moment
 from ledger.fields import get, mapping, text, whole
 from sparkctl.errors import LedgerFault
+
+T = TypeVar("T")
 
 KEYS = ("n", "at", "kind", "line", "body", "prev", "hash")
 
@@ -56,15 +59,26 @@ def decode(raw: bytes) -> Row:
     return row
 
 
-def decode_line(raw: bytes, *, path: Path, where: str) -> Row:
-    """Read one line of a file; `where` names it, as `line 7`.
+def strict(raw: bytes) -> tuple[Row, str]:
+    """Read one line, and give the hash of what stands there beside it.
+
+    Raises:
+        RowFault: as `decode`.
+
+    """
+    row = decode(raw)
+    return row, digest(row)
+
+
+def decode_line(raw: bytes, *, path: Path, where: str, reader: Callable[[bytes], T]) -> T:
+    """Read one line of a file with one of the readers; `where` names it, as `line 7`.
 
     Raises:
         LedgerFault: the line is not a row; the message names file and line.
 
     """
     try:
-        return decode(raw)
+        return reader(raw)
     except RowFault as fault:
         raise LedgerFault(
             f"{path}: {where}: {fault}",

@@ -114,12 +114,15 @@ def verify(rows: Sequence[Row]) -> tuple[Break, ...]:
     return tuple(breaks)
 
 
-def check(row: Row, *, line: int, prev: str) -> tuple[Break, ...]:
-    """Return what is wrong with the row on that line, given the hash of the row before it."""
+def check(row: Row, *, line: int, prev: str, made: str | None = None) -> tuple[Break, ...]:
+    """Return what is wrong with the row on that line, given the hash of the row before it.
+
+    `made` is the hash of what stands there, for a row that was not read whole.
+    """
     claims = (
         ("number", str(line), str(row.n)),
         ("hash of the row before", prev, row.prev),
-        ("hash of this row", digest(row), row.hash),
+        ("hash of this row", digest(row) if made is None else made, row.hash),
     )
     return tuple(
         Break(line=line, what=what, wanted=wanted, found=found)

@@ -20,10 +20,10 @@ def get(body: Body, key: str, read: Callable[[Json], T]) -> T:
         RowFault: the key is missing, or `read` refuses its value; the text starts with the key.
 
     """
-    if key not in body:
-        raise RowFault(f"{key}: the key is missing")
     try:
         return read(body[key])
+    except KeyError:
+        raise RowFault(f"{key}: the key is missing") from None
     except RowFault as fault:
         raise RowFault(f"{key}: {fault}") from fault
 

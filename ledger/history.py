@@ -9,6 +9,7 @@ boot is done again. A boot row marked `void` (a gate stopped it) is no trial eit
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ledger import bodies
 from ledger.bodies import live
@@ -18,6 +19,12 @@ from ledger.quality import is_run, judged, quality
 from tuner.predicted import KV_TOKENS
 from tuner.steps import Trial
 from tuner.verdict import Verdict
+
+Line: TypeAlias = tuple[str, bool]
+"""A line's name, and whether it is a practice line."""
+
+Key: TypeAlias = tuple[str, bool, str | None]
+"""A line and the id of a climb on it; None for rows outside any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +74,11 @@ def last_climb(rows: Sequence[Row], line: str, *, simulated: bool) -> Climb | No
 def climbs(rows: Sequence[Row]) -> tuple[Climb, ...]:
     """Return every climb in the order of their plans; retracted rows are left out."""
     counted = live(rows)
-    return tuple(_climb(row, counted) for row in counted if row.kind == "plan")
+    own: dict[Key, list[Row]] = {}
+    for row in counted:
+        own.setdefault(_key(row), []).append(row)
+    qualities = _qualities(counted)
+    return tuple(_climb(row, own[_key(row)], qualities) for row in counted if row.kind == "plan")
 
 
 def told(climb: Climb, replayed: Sequence[Verdict]) -> int:
@@ -80,26 +91,27 @@ def told(climb: Climb, replayed: Sequence[Verdict]) -> int:
     return same.index(False) if False in same else len(same)
 
 
-def _climb(first: Row, rows: Sequence[Row]) -> Climb:
+def _climb(first: Row, rows: Sequence[Row], qualities: Mapping[Line, Mapping[str, str]]) -> Climb:
     plan = bodies.plan(first.body)
-    key = (first.line, bodies.is_simulated(first.body), plan.climb)
-    own = [row for row in rows if row.n >= first.n and _key(row) == key]
+    line = (first.line, bodies.is_simulated(first.body))
+    own = [row for row in rows if row.n >= first.n]
     ends = [end for end in (bodies.note(row.body) for row in own if row.kind == "note") if end]
     return Climb(
         line=first.line,
-        simulated=key[1],
+        simulated=line[1],
         began=first.at,
         last=own[-1].at,
         plan=plan,
-        trials=_trials(own, _qualities(rows, first.line, simulated=key[1])),
+        trials=_trials(own, qualities.get(line, {})),
         caches=_caches(own),
         verdicts=_verdicts(own),
         ended=ends[-1] if ends else None,
     )
 
 
-def _key(row: Row) -> tuple[str, bool, object]:
-    return row.line, bodies.is_simulated(row.body), row.body.get("climb")
+def _key(row: Row) -> Key:
+    climb = row.body.get("climb")
+    return row.line, bodies.is_simulated(row.body), climb if isinstance(climb, str) else None
 
 
 def _caches(rows: Sequence[Row]) -> tuple[Cache, ...]:
@@ -127,15 +139,14 @@ def _verdicts(rows: Sequence[Row]) -> tuple[bodies.Verdict, ...]:
     return tuple(last.values())
 
 
-def _qualities(rows: Sequence[Row], line: str, *, simulated: bool) -> Mapping[str, str]:
-    """Return what the last quality run of each configuration of a line amounts to, by the recipe's digest."""
-    told: dict[str, str] = {}
+def _qualities(rows: Sequence[Row]) -> Mapping[Line, Mapping[str, str]]:
+    """Return by line what the last quality run of each configuration amounts to, by the recipe's digest."""
+    told: dict[Line, dict[str, str]] = {}
     for row in rows:
-        own = row.line == line and bodies.is_simulated(row.body) is simulated
-        if row.kind == "quality" and own and is_run(row.body):
+        if row.kind == "quality" and is_run(row.body):
             digest = quality(row.body).fingerprint.recipe_digest
             if digest and (verdict := judged(row.body)):
-                told[digest] = verdict
+                told.setdefault((row.line, bodies.is_simulated(row.body)), {})[digest] = verdict
     return told
 
 

@@ -6,17 +6,23 @@ the end is set aside beside the ledger before the next row is written; it never 
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TypeAlias
 
-from ledger import bodies, lock
-from ledger.codec import decode, decode_line, encode
+from ledger import bodies, index, lock
+from ledger.codec import decode, decode_line, encode, strict
 from ledger.entry import Body, Break, Kind, Row, RowFault, chain, check
-from ledger.tail import Tail, judge, last_line, pieces
+from ledger.slim import slim
+from ledger.tail import Tail, judge
+from ledger.tip import mended, opened, write
+from ledger.walk import Piece, Walk, sealed, walk
 from sparkctl.errors import LedgerFault
+
+Reader: TypeAlias = Callable[[bytes], tuple[Row, str]]
+"""Reads a line into a row, and gives the hash of what stands there."""
 
 _HINTS = {
     errno.ENOSPC: "free some space there; no row was lost, the work can be resumed",
@@ -65,10 +71,13 @@ class Journal:
             bodies.check(kind, body)
             with _disk(self.path, "written"):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                with lock.writing(self.path, wait_s=self.wait_s), _opened(self.path) as file:
-                    previous, start = _mended(file, self.path, at)
+                with lock.writing(self.path, wait_s=self.wait_s), opened(self.path) as file:
+                    before = sealed(os.fstat(file.fileno()))
+                    previous, start = mended(file, self.path, at)
                     row = chain(previous, kind=kind, line=line, body=body, at=at)
-                    _write(file, start, encode(row) + b"\n")
+                    write(file, start, encode(row) + b"\n")
+                    if before.n_bytes >= index.FROM_BYTES:
+                        index.extend(self.path, before, sealed(os.fstat(file.fileno())), row)
         except RowFault as fault:
             raise LedgerFault(
                 f"{self.path}: a row of kind {kind} was refused: {fault}",
@@ -77,26 +86,49 @@ class Journal:
         return row
 
     def read(self) -> Ledger:
-        """Read every row; no file is an empty ledger.
+        """Read every row whole; no file is an empty ledger.
 
         Raises:
             LedgerFault: a line is not a row, or the chain is broken; the message names the file and the line.
 
         """
-        rows: list[Row] = []
-        warnings: list[str] = []
-        for number, (row, warning) in enumerate(_rows(self.path, self._bytes()), start=1):
-            warnings += [warning] if warning else []
-            if row is None:
-                continue
-            for broken in check(row, line=number, prev=rows[-1].hash if rows else ""):
-                raise LedgerFault(
-                    f"{self.path}: line {number}: {broken.what}: wanted {broken.wanted or 'none'}, "
-                    f"found {broken.found or 'none'}",
-                    hint="the ledger was changed after it was written; `sparkctl ledger verify` lists every break",
-                )
-            rows.append(row)
-        return Ledger(rows=tuple(rows), warnings=tuple(warnings))
+        with _disk(self.path, "read"), walk(self.path, wait_s=self.wait_s) as found:
+            return self._chained(found, strict) if found else Ledger(rows=(), warnings=())
+
+    def glance(self) -> Ledger:
+        """Read every row short of its bulk (`ledger.slim`), as tables and folds need them; a long ledger from its index.
+
+        Raises:
+            LedgerFault: as `read`.
+
+        """
+        with _disk(self.path, "read"), walk(self.path, wait_s=self.wait_s) as found:
+            if found is None:
+                return Ledger(rows=(), warnings=())
+            is_long = found.seal.n_bytes >= index.FROM_BYTES
+            rows = index.load(self.path, found.seal) if is_long else None
+            if rows is not None:
+                return Ledger(rows=rows, warnings=())
+            ledger = self._chained(found, slim)
+        if is_long and not ledger.warnings:
+            index.write(self.path, found.seal, ledger.rows)
+        return ledger
+
+    def whole(self, numbers: Collection[int]) -> tuple[Row, ...]:
+        """Read the rows of these numbers whole, the others not at all; a number that the ledger lacks is left out.
+
+        Raises:
+            LedgerFault: one of these rows is none.
+
+        """
+        with _disk(self.path, "read"), walk(self.path, wait_s=self.wait_s) as found:
+            pieces = enumerate(found.pieces() if found else (), start=1)
+            kept = [(number, _judged(piece).kept) for number, piece in pieces if number in numbers]
+        return tuple(
+            decode_line(raw, path=self.path, where=f"line {number}", reader=decode)
+            for number, raw in kept
+            if raw
+        )
 
     def verify(self) -> Audit:
         """Check every line and the whole chain; what does not hold is a value, not a fault.
@@ -105,41 +137,62 @@ class Journal:
             LedgerFault: the file cannot be read at all, or another process holds it.
 
         """
+        with _disk(self.path, "read"), walk(self.path, wait_s=self.wait_s) as found:
+            return self._audited(found.pieces() if found else ())
+
+    def _audited(self, found: Iterable[Piece]) -> Audit:
         count, prev, known = 0, "", True
         breaks: list[Break] = []
         warnings: list[str] = []
-        for number, (piece, ended, last) in enumerate(pieces(self._bytes()), start=1):
-            tail = judge(piece, ended=ended) if last else Tail(kept=piece, torn=b"", ended=True)
+        for number, piece in enumerate(found, start=1):
+            tail = _judged(piece)
             warnings += [] if tail.is_sound else [_warning(self.path, number, tail)]
             if not tail.kept and tail.torn:
                 continue
             try:
-                row = decode(tail.kept)
+                row, made = slim(tail.kept)
             except RowFault as fault:
                 breaks.append(Break(line=number, what="row", wanted="a row as written", found=str(fault)))
                 known = False
                 continue
-            breaks += check(row, line=number, prev=prev if known else row.prev)
+            breaks += check(row, line=number, prev=prev if known else row.prev, made=made)
             count, prev, known = count + 1, row.hash, True
         return Audit(rows=count, head=prev, breaks=tuple(breaks), warnings=tuple(warnings))
 
-    def _bytes(self) -> bytes:
-        with _disk(self.path, "read"), lock.reading(self.path, wait_s=self.wait_s):
-            try:
-                return self.path.read_bytes()
-            except FileNotFoundError:
-                return b""
+    def _chained(self, found: Walk, reader: Reader) -> Ledger:
+        rows: list[Row] = []
+        warnings: list[str] = []
+        prev = ""
+        for number, (told, warning) in enumerate(_rows(self.path, found, reader), start=1):
+            warnings += [warning] if warning else []
+            if told is None:
+                continue
+            row, made = told
+            for broken in check(row, line=number, prev=prev, made=made):
+                raise LedgerFault(
+                    f"{self.path}: line {number}: {broken.what}: wanted {broken.wanted or 'none'}, "
+                    f"found {broken.found or 'none'}",
+                    hint="the ledger was changed after it was written; `sparkctl ledger verify` lists every break",
+                )
+            rows.append(row)
+            prev = row.hash
+        return Ledger(rows=tuple(rows), warnings=tuple(warnings))
 
 
-def _rows(path: Path, raw: bytes) -> Iterator[tuple[Row | None, str]]:
-    for number, (piece, ended, last) in enumerate(pieces(raw), start=1):
-        if not last:
-            yield decode_line(piece, path=path, where=f"line {number}"), ""
-            continue
-        tail = judge(piece, ended=ended)
+def _rows(path: Path, found: Walk, reader: Reader) -> Iterator[tuple[tuple[Row, str] | None, str]]:
+    """Yield each row with the hash of what stands there, None for a last line that is torn off, and a warning of that."""
+    for number, piece in enumerate(found.pieces(), start=1):
+        tail = _judged(piece)
         warning = "" if tail.is_sound else _warning(path, number, tail)
         torn_off = not tail.kept and tail.torn
-        yield None if torn_off else decode_line(tail.kept, path=path, where=f"line {number}"), warning
+        yield (
+            None if torn_off else decode_line(tail.kept, path=path, where=f"line {number}", reader=reader),
+            warning,
+        )
+
+
+def _judged(piece: Piece) -> Tail:
+    return judge(piece.raw, ended=piece.ended) if piece.last else Tail(kept=piece.raw, torn=b"", ended=True)
 
 
 def _warning(path: Path, line: int, tail: Tail) -> str:
@@ -159,75 +212,3 @@ def _disk(path: Path, verb: str) -> Iterator[None]:
     except OSError as fault:
         hint = _HINTS.get(fault.errno or 0, "check the state folder and the disk under it")
         raise LedgerFault(f"{path}: cannot be {verb}: {fault.strerror}", hint=hint) from fault
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    new = not path.exists()
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    with os.fdopen(handle, "r+b", buffering=0) as file:
-        if new:
-            _sync_folder(path.parent)
-        yield file
-
-
-def _mended(file: BinaryIO, path: Path, at: str) -> tuple[Row | None, int]:
-    """Return the last row and where the next one starts, after setting a torn end aside."""
-    size = file.seek(0, os.SEEK_END)
-    if not size:
-        return None, 0
-    start, piece, ended = last_line(file, size)
-    tail = judge(piece, ended=ended)
-    if tail.torn:
-        _set_aside(path, tail.torn, at)
-        file.truncate(start + len(tail.kept))
-        os.fsync(file.fileno())
-    if tail.torn and not tail.kept:
-        return (_last_row(path, last_line(file, start)[1]) if start else None), start
-    row = _last_row(path, tail.kept)
-    if not tail.ended:
-        _write(file, start + len(tail.kept), b"\n")
-    return row, file.seek(0, os.SEEK_END)
-
-
-def _last_row(path: Path, piece: bytes) -> Row:
-    row = decode_line(piece, path=path, where="last line")
-    for broken in check(row, line=row.n, prev=row.prev):
-        raise LedgerFault(
-            f"{path}: last line: {broken.what}: wanted {broken.wanted}, found {broken.found}",
-            hint="the ledger was changed after it was written; `sparkctl ledger verify` lists every break",
-        )
-    return row
-
-
-def _set_aside(path: Path, torn: bytes, at: str) -> None:
-    stem = f"{path.name}.torn-{''.join(filter(str.isalnum, at))}"
-    taken = len(list(path.parent.glob(f"{stem}*")))
-    with path.with_name(f"{stem}-{taken + 1}" if taken else stem).open("xb") as aside:
-        aside.write(torn)
-        aside.flush()
-        os.fsync(aside.fileno())
-    _sync_folder(path.parent)
-
-
-def _write(file: BinaryIO, start: int, data: bytes) -> None:
-    try:
-        file.seek(start)
-        while data:
-            data = data[file.write(data) :]
-        file.flush()
-        os.fsync(file.fileno())
-    except OSError:
-        with suppress(
-            OSError
-        ):  # what cannot be taken back now is a torn end, which the next append sets aside
-            file.truncate(start)
-        raise
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -7,6 +7,7 @@ from typing import Literal
 from ledger import bodies
 from ledger.bodies import live
 from ledger.entry import Row
+from ledger.fields import get, text
 from ledger.history import Climb
 from ledger.quality import is_run, quality
 from ledger.reported import Import, imported
@@ -112,8 +113,8 @@ def _about(row: Row) -> str:  # noqa: PLR0911 - one return a kind reads as the t
             plan = bodies.plan(row.body)
             return f"climb {plan.climb}: ladder {plan.ladder}, {len(plan.levers)} levers on {plan.recipe}"
         case "step":
-            step = bodies.step(row.body)
-            return f"{step.boot}: {step.stage} {step.state}{f', {step.why}' if step.why else ''}"
+            of, stage, state, why = (get(row.body, key, text) for key in ("boot", "stage", "state", "why"))
+            return f"{of}: {stage} {state}{f', {why}' if why else ''}"
         case "boot":
             boot = bodies.boot(row.body)
             ended = "up" if boot.ok else f"{'void' if boot.void else 'failed'}: {boot.why}"

@@ -5,7 +5,6 @@ had grown the file but not yet filled it leaves NUL bytes. Only that counts as t
 reads differently now was changed, which is a fault and not a tear.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -54,16 +53,6 @@ def last_line(file: BinaryIO, end: int) -> tuple[int, bytes, bool]:
         if cut:
             return start + cut, read[cut : len(read) - ended], ended
     return 0, read[: len(read) - ended], ended
-
-
-def pieces(raw: bytes) -> Iterator[tuple[bytes, bool, bool]]:
-    """Yield each line of a file, whether a line's end follows, and whether it is the last."""
-    lines = raw.split(b"\n")
-    unended = lines.pop()
-    for position, line in enumerate(lines, start=1):
-        yield line, True, position == len(lines) and not unended
-    if unended:
-        yield unended, False, True
 
 
 def _looks_torn(piece: bytes, *, ended: bool) -> bool:

@@ -9,8 +9,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scipy import special
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -78,6 +76,8 @@ def boots_wanted(scatter: float, effect: float, alpha: float, power: float) -> i
 
     The normal approximation for two equal arms; `effect` is on the log scale, `alpha` one-sided. At least 1.
     """
+    from scipy import special  # noqa: PLC0415  # 0.2 s that a list of rows must not pay
+
     quantiles = float(special.ndtri(1 - alpha)) + float(special.ndtri(power))
     return max(1, math.ceil(2 * (scatter * quantiles / effect) ** 2))
 
@@ -97,6 +97,8 @@ def _mean(values: tuple[float, ...]) -> float:
 def _interval(difference: float, error: float, degrees: int, confidence: float) -> tuple[float, float]:
     if math.isinf(error):
         return 0.0, math.inf
+    from scipy import special  # noqa: PLC0415  # 0.2 s that a list of rows must not pay
+
     reach = float(special.stdtrit(degrees, (1 + confidence) / 2)) * error
     return ratio(difference - reach), ratio(difference + reach)
 

@@ -10,6 +10,7 @@ import typer
 from bootcheck import redact
 from bootcheck.facts import Bundle, Context
 from launcher import tails
+from ledger.journal import Journal
 from ledger.steps import rows_of_last_boot
 from sparkctl import edge
 from sparkctl.cli import kept, served
@@ -49,7 +50,8 @@ def bundle(
     chosen = served.choose(session, line, recipe, set_)
     found = look(session, chosen, quick=quick)
     with session.console.work(f"gathering logs of line {chosen.line.name}"):
-        rows = rows_of_last_boot(read(session).rows, chosen.line.name, simulated=session.simulated)
+        last = rows_of_last_boot(read(session).rows, chosen.line.name, simulated=session.simulated)
+        rows = Journal(session.ledger_path).whole({row.n for row in last})
         whole = dataclasses.replace(found, logs=_logs(session, chosen.line), rows=edge.plain(rows))
     text = json.dumps(document(whole), indent=1, ensure_ascii=False)
     if output is None:

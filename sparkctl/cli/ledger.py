@@ -22,10 +22,10 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 def read(session: Session, *, must_exist: bool = False) -> Ledger:
-    """Read the ledger of this state folder and tell its warnings; none is an empty one unless it must exist."""
+    """Read the ledger of this state folder without the bulk of its rows, and tell its warnings; none is an empty one unless it must exist."""
     if must_exist:
         demand(session)
-    found = Journal(session.ledger_path).read()
+    found = Journal(session.ledger_path).glance()
     for warning in found.warnings:
         session.console.warn(warning)
     return found
@@ -52,7 +52,8 @@ def list_rows(session: Session) -> int:
         ),
         [(str(row.n), row.at, row.kind, row.line, _label(row), row.about) for row in rows],
     )
-    session.console.answer({"rows": edge.plain(rows), "ledger": str(session.ledger_path)})
+    if session.console.json:
+        session.console.answer({"rows": edge.plain(rows), "ledger": str(session.ledger_path)})
     return 0
 
 
@@ -64,13 +65,13 @@ def _label(row: table.Listed) -> str:
 @verb
 def show(session: Session, n: Annotated[int, typer.Argument(help="The row's number.")]) -> int:
     """Print one row whole."""
-    rows = {row.n: row for row in read(session, must_exist=True).rows}
-    if n not in rows:
-        numbers = f"{min(rows)} to {max(rows)}" if rows else "none"
+    count = len(read(session, must_exist=True).rows)
+    if not 1 <= n <= count:
+        numbers = f"1 to {count}" if count else "none"
         raise UsageFault(
             f"{session.ledger_path} has no row {n}; it has {numbers}", hint="sparkctl ledger list shows all"
         )
-    row: Any = edge.plain(rows[n])
+    row: Any = edge.plain(Journal(session.ledger_path).whole((n,))[0])
     session.console.show(edge.to_json(row))
     session.console.answer(row)
     return 0

@@ -9,6 +9,7 @@ from typing import Any
 from ledger import bodies
 from ledger.entry import Body, Row
 from ledger.fields import mapping
+from ledger.journal import Journal
 from ledger.quality import Fingerprint, Quality, floor_of, quality, rows, same_configuration
 from ledger.texts import Texts
 from sparkctl import edge
@@ -110,8 +111,8 @@ def ground(session: Session, battery: Battery) -> Ground:
 
 def fingerprint(session: Session, boot: str, url: str) -> Body:
     """Return what is known of the boot that is asked, for the row of a run; without a boot of ours only the address."""
-    boots = [row.body for row in read(session).rows if row.kind == "boot" and row.body.get("boot") == boot]
-    of_boot: Body = boots[-1] if boot and boots else {}
+    boots = [row.n for row in read(session).rows if row.kind == "boot" and row.body.get("boot") == boot]
+    of_boot: Body = Journal(session.ledger_path).whole(boots[-1:])[0].body if boot and boots else {}
     return {
         "boot": boot,
         "url": "" if boot else url,

@@ -69,5 +69,5 @@ def test_a_line_that_is_no_row_is_refused(raw: bytes, words: str) -> None:
 def test_a_refused_line_is_named_with_its_file() -> None:
     """File and line come first; the hint says what to do."""
     with pytest.raises(LedgerFault, match=r"^ledger.jsonl: line 7: not JSON") as caught:
-        decode_line(b"{", path=Path("ledger.jsonl"), where="line 7")
+        decode_line(b"{", path=Path("ledger.jsonl"), where="line 7", reader=decode)
     assert "ledger verify" in caught.value.hint
