@@ -15,7 +15,7 @@ from ledger.steps import rows_of_last_boot
 from sparkctl import edge
 from sparkctl.cli import kept, served
 from sparkctl.cli.check import look
-from sparkctl.cli.ledger import read
+from sparkctl.cli.recorded import read
 from sparkctl.cli.session import (
     LineOption,
     RecipeOption,

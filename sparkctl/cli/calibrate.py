@@ -7,7 +7,7 @@ from ledger.journal import Journal
 from sparkctl import ansible, edge
 from sparkctl.cli import course, memory_table
 from sparkctl.cli.hold import hold
-from sparkctl.cli.ledger import read
+from sparkctl.cli.recorded import read
 from sparkctl.cli.recorded_boot import boot_and_record, stage_teller
 from sparkctl.cli.served import Served, accepted
 from sparkctl.cli.session import Session

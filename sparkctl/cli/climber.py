@@ -18,7 +18,7 @@ from sparkctl.cli import lever_effects, memory_table, quality
 from sparkctl.cli import quality_ground as grounds
 from sparkctl.cli.course import Planned, seed_of
 from sparkctl.cli.endpoint import Chosen
-from sparkctl.cli.ledger import read
+from sparkctl.cli.recorded import read
 from sparkctl.cli.recorded_boot import boot_and_record, stage_teller
 from sparkctl.cli.served import Served, accepted
 from sparkctl.cli.session import Session

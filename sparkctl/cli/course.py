@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from launcher.recipe import digest
 from ledger import calibrations
 from ledger.bodies import live
-from sparkctl.cli.ledger import read
+from sparkctl.cli.recorded import read
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import Session
 from sparkctl.errors import UsageFault

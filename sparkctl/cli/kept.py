@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ledger.steps import rows_of_last_boot
 from sparkctl import edge
-from sparkctl.cli.ledger import read
+from sparkctl.cli.recorded import read
 from sparkctl.cli.session import Session
 from sparkctl.errors import FileFault
 from sparkctl.line import Line

@@ -1,4 +1,4 @@
-"""`sparkctl ledger`: list, show and verify what was recorded, and import what others reported."""
+"""`sparkctl ledger`: list, show and verify what was recorded, and import what others reported; compare and drift stand beside it."""
 
 import re
 from pathlib import Path
@@ -9,35 +9,20 @@ import typer
 from bootcheck import redact
 from ledger import table
 from ledger.imports import Known, read_ladder
-from ledger.journal import Journal, Ledger
+from ledger.journal import Journal
 from ledger.texts import Texts
 from sparkctl import content, edge
+from sparkctl.cli import ledger_compare, ledger_drift
+from sparkctl.cli.recorded import demand, read
 from sparkctl.cli.session import Session, verb
 from sparkctl.console import Column
-from sparkctl.errors import FileFault, UsageFault
+from sparkctl.errors import UsageFault
 
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 app = typer.Typer(rich_markup_mode=None)
-
-
-def read(session: Session, *, must_exist: bool = False) -> Ledger:
-    """Read the ledger of this state folder without the bulk of its rows, and tell its warnings; none is an empty one unless it must exist."""
-    if must_exist:
-        demand(session)
-    found = Journal(session.ledger_path).glance()
-    for warning in found.warnings:
-        session.console.warn(warning)
-    return found
-
-
-def demand(session: Session) -> None:
-    """Refuse to speak of a ledger that is not there: an empty answer would pass for a true one."""
-    if not session.ledger_path.exists():
-        raise FileFault(
-            f"{session.ledger_path}: there is no ledger",
-            hint="name the state folder that has one with --state; boot, bench, tune and ledger import begin one",
-        )
+app.command("compare")(ledger_compare.compare)
+app.command("drift")(ledger_drift.drift)
 
 
 @app.command("list")

@@ -13,7 +13,7 @@ from ledger.journal import Journal
 from ledger.quality import Fingerprint, Quality, floor_of, quality, rows, same_configuration
 from ledger.texts import Texts
 from sparkctl import edge
-from sparkctl.cli.ledger import read
+from sparkctl.cli.recorded import read
 from sparkctl.cli.session import Session
 from sparkctl.errors import FileFault, Refused, UsageFault
 from tuner.quality import logprobs

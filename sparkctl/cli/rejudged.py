@@ -3,7 +3,7 @@
 from ledger.bodies import live
 from ledger.reported import Reported, imported
 from sparkctl import edge
-from sparkctl.cli.ledger import read
+from sparkctl.cli.recorded import read
 from sparkctl.cli.session import Session
 from sparkctl.console import Column
 from sparkctl.errors import UsageFault

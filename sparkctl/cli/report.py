@@ -7,7 +7,7 @@ import typer
 
 from ledger import render
 from sparkctl import edge
-from sparkctl.cli.ledger import read
+from sparkctl.cli.recorded import read
 from sparkctl.cli.session import Session, verb
 from sparkctl.errors import FileFault, UsageFault
 

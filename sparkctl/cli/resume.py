@@ -8,7 +8,7 @@ from launcher.recipe import digest
 from launcher.status import observe
 from ledger import steps
 from ledger.steps import Trace
-from sparkctl.cli.ledger import read
+from sparkctl.cli.recorded import read
 from sparkctl.cli.session import Session
 from sparkctl.errors import Refused, UsageFault
 from sparkctl.line import Line
