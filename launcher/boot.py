@@ -252,6 +252,7 @@ class _Ritual:
             pin=None if self.plan.recipe.memory.kv_cache_gib else capacity.pin(outcome.evidence),
             unclear=outcome.unclear,
             lowest=outcome.lowest,
+            stages=outcome.stages,
             flushes=outcome.flushes,
             observed=outcome.observed,
         )

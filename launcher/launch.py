@@ -127,5 +127,5 @@ def wait_ready(  # noqa: PLR0913 - the last has a default and is named by the ca
             news.clear()
             ended = waiting.look()
             if ended:
-                return ended
+                return replace(ended, stages=watch.stages())
             news.wait(clock.real_s(recipe.ready.poll_s))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from launcher.evidence import Values
+from launcher.progress import Stage
 from launcher.smoke import Smoked
 from launcher.watermark import Trip
 
@@ -37,5 +38,7 @@ class Outcome:
     """How low each node's MemAvailable went, in bytes."""
     flushes: Mapping[str, int] = field(default_factory=dict)
     """How often page cache was dropped on a node; nodes without a flush are left out."""
+    stages: Mapping[str, tuple[tuple[Stage, float], ...]] = field(default_factory=dict)
+    """By node the stages that its rank went through, each with the line's seconds from the wait's beginning to its own."""
     observed: tuple[str, ...] = ()
     """Where and why a guard that only observes would have stopped every rank, a sentence each."""

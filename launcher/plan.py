@@ -10,6 +10,7 @@ from launcher.capacity import Pin
 from launcher.capacity.memory import Table
 from launcher.command import RankCommand, launch_order, rank_commands
 from launcher.evidence import Values
+from launcher.progress import Stage as RankStage
 from launcher.recipe import Recipe
 from launcher.smoke import Smoked
 from launcher.watermark import Limits
@@ -106,6 +107,8 @@ class Boot:
     """How low each node's MemAvailable went while it loaded, in bytes: what a floor may be learnt from."""
     flushes: Mapping[str, int] = field(default_factory=dict)
     """How often page cache was dropped on a node while it loaded."""
+    stages: Mapping[str, tuple[tuple[RankStage, float], ...]] = field(default_factory=dict)
+    """By node what its rank went through, each with the line's seconds from the beginning of the stage `ready` to its own."""
     observed: tuple[str, ...] = ()
     """Where a guard that only observes would have stopped every rank."""
 

@@ -144,7 +144,7 @@ _SHOWN = 160
 class RankProgress:
     """One rank: its stage and since when, the share of it that is done, when it last said something new, and what.
 
-    `broken` is the line with which NCCL told of a failed transfer since then.
+    `broken` is the line with which NCCL told of a failed transfer since then; `passed` are the stages before, each with its beginning.
     """
 
     node: str
@@ -155,6 +155,7 @@ class RankProgress:
     share: float | None = None
     last: str = ""
     broken: str = ""
+    passed: tuple[tuple[Stage, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +177,8 @@ def take(rank: RankProgress, line: str, now_s: float) -> RankProgress:
     rank = replace(rank, spoke_s=now_s, last=line, broken="")
     stage = _stage(rank.stage, line)
     if stage != rank.stage:
-        rank = replace(rank, stage=stage, since_s=now_s, share=None)
+        passed = (*rank.passed, (rank.stage, rank.since_s))
+        rank = replace(rank, stage=stage, since_s=now_s, share=None, passed=passed)
     found = _SHARE.search(line) if stage in {"loading", "capturing"} else None
     return replace(rank, share=min(int(found[1]), 100) / 100) if found else rank
 

@@ -53,7 +53,7 @@ class Watch:
     def __init__(
         self, shell: Shell, commands: tuple[RankCommand, ...], clock: Clock, news: threading.Event
     ) -> None:
-        now_s = clock.monotonic_s()
+        now_s = self._began_s = clock.monotonic_s()
         self._shell, self._commands, self._clock, self._news = shell, commands, clock, news
         self._lock = threading.Lock()
         self._names = {one.node: one.name for one in commands}
@@ -91,6 +91,15 @@ class Watch:
         """Return what every rank does, in rank order."""
         with self._lock:
             return tuple(self._ranks.values())
+
+    def stages(self) -> dict[str, tuple[tuple[Stage, float], ...]]:
+        """Return by node the stages that its rank went through, each with the line's seconds from the watch's beginning to its own."""
+        return {
+            one.node: tuple(
+                (stage, at_s - self._began_s) for stage, at_s in (*one.passed, (one.stage, one.since_s))
+            )
+            for one in self.ranks()
+        }
 
     def stuck(self, moved: Mapping[str, float], silence_s: Mapping[Stage, float]) -> Stuck | None:
         """Return the rank that has been silent for too long."""

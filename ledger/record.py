@@ -71,6 +71,7 @@ def boot(  # noqa: PLR0913 - all named; each is a key of the row
     findings: tuple[Body, ...],
     void: bool = False,
     lowest: Mapping[str, int] | None = None,
+    stages: Mapping[str, tuple[tuple[str, float], ...]] | None = None,
     accepted: Iterable[str] = (),
     evidence: Mapping[str, Mapping[str, Iterable[str]]] | None = None,
 ) -> Body:
@@ -90,6 +91,9 @@ def boot(  # noqa: PLR0913 - all named; each is a key of the row
         "seconds": seconds,
         "findings": findings,
         "lowest_available_bytes": dict(lowest or {}),
+        "stages": {
+            node: [[stage, round(at_s, 1)] for stage, at_s in own] for node, own in (stages or {}).items()
+        },
         "accepted": sorted(accepted),
         "evidence": {
             node: {name: [_text(value) for value in values] for name, values in of_rank.items()}
@@ -99,9 +103,16 @@ def boot(  # noqa: PLR0913 - all named; each is a key of the row
 
 
 def step(  # noqa: PLR0913 - all named; each is a key of the row
-    *, boot: str, stage: str, state: StepState, why: str, recipe_digest: str, simulated: bool
+    *,
+    boot: str,
+    stage: str,
+    state: StepState,
+    why: str,
+    recipe_digest: str,
+    simulated: bool,
+    seconds: float | None = None,
 ) -> Body:
-    """Write that a stage of a boot began or ended."""
+    """Write that a stage of a boot began or ended, so many of the line's seconds after the boot began, where that is known."""
     return {
         "simulated": simulated,
         "boot": boot,
@@ -109,6 +120,7 @@ def step(  # noqa: PLR0913 - all named; each is a key of the row
         "state": state,
         "why": _text(why),
         "recipe_digest": recipe_digest,
+        "seconds": None if seconds is None else round(seconds, 1),
     }
 
 

@@ -117,19 +117,19 @@ def _labelled(column: str, one: Best) -> str:
 
 
 def _figures(figures: Sequence[Figure], first: str) -> str:
-    rows = [(_label(one.metric), _number(one.mean), _interval(one), str(one.n)) for one in figures]
+    rows = [(label(one.metric), number(one.mean), _interval(one), str(one.n)) for one in figures]
     return _table((first, "geometric mean", "95 % interval", "boots (n)"), rows)
 
 
 def _interval(one: Figure) -> str:
     if one.low is None or one.high is None:
         return "none"
-    return f"[{_number(one.low)}, {_number(one.high)}]"
+    return f"[{number(one.low)}, {number(one.high)}]"
 
 
 def _ladder(rungs: Sequence[Rung], first: str) -> str:
     metrics = tuple(sorted({metric for rung in rungs for metric, _ in rung.effects}))
-    labels = (_label(metric) for metric in metrics)
+    labels = (label(metric) for metric in metrics)
     rows = [
         (
             rung.lever,
@@ -158,7 +158,7 @@ def _predictions(one: Best) -> list[str]:
     rows = [
         (
             miss.lever,
-            _label(miss.predicted.metric),
+            label(miss.predicted.metric),
             span(miss.predicted),
             measured(miss),
             error(miss),
@@ -183,7 +183,7 @@ def _reported(one: Import) -> str:
         )
         for row in one.rows
     ]
-    columns = ("line", "row", "lever", *map(_label, metrics), "n", "label", "their verdict")
+    columns = ("line", "row", "lever", *map(label, metrics), "n", "label", "their verdict")
     return (
         "*Reported*: others' figures and others' verdicts, one boot a row (n = 1); nothing here is a verdict of ours.\n"
         f"Source: {_cell(one.source)}\n\n{_table(columns, rows)}"
@@ -206,11 +206,12 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
 
 
-def _label(metric: str) -> str:
+def label(metric: str) -> str:
+    """Return what a metric is called in a table."""
     return LABELS.get(metric, metric)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Format a figure with about four digits, whole from a thousand on."""
     if round(abs(value), 1) >= 1000:
         return f"{value:.0f}"

@@ -26,8 +26,8 @@ debian_package() {
     give_up "$why" "install the Debian package $package: sudo apt-get install $package"
 }
 
-# hosts_packages: what rehearsal/hosts needs beyond pip: sshd, ping, ip and ps; and buildah with a static busybox, with which the
-# serving image is built on a stand-in base. Without them these tests are skipped with the reason (and fail under CI=true), so
+# hosts_packages: what rehearsal/hosts needs beyond pip: sshd, ping, ip and ps; buildah with a static busybox, with which the
+# serving image is built on a stand-in base; and chromium, which lays the report out. Without them these tests are skipped with the reason (and fail under CI=true), so
 # nothing is given up here.
 hosts_packages() {
     local missing=() policy=/usr/sbin/policy-rc.d made=""
@@ -37,13 +37,14 @@ hosts_packages() {
     command -v ps >/dev/null || missing+=(procps)
     command -v buildah >/dev/null || missing+=(buildah)
     command -v busybox >/dev/null || missing+=(busybox-static)
+    command -v chromium >/dev/null || missing+=(chromium)
     [[ ${#missing[@]} -gt 0 ]] || return 0
     # Where systemd runs, Debian would enable its ssh service and open port 22 for good: that is the owner's to decide.
     if [[ $(id -u) -ne 0 || -d /run/systemd/system ]] || ! command -v apt-get >/dev/null; then
-        say "tests/hosts and the image on a stand-in base are skipped without: ${missing[*]} (sudo apt-get install ${missing[*]})"
+        say "tests/hosts, the image on a stand-in base and the report in a browser are skipped without: ${missing[*]} (sudo apt-get install ${missing[*]})"
         return 0
     fi
-    say "installing ${missing[*]} (for tests/hosts and the image on a stand-in base)"
+    say "installing ${missing[*]} (for tests/hosts, the image on a stand-in base and the report in a browser)"
     [[ -e $policy ]] || { printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy" && made=yes; }
     apt-get update -qq </dev/null >&2 &&
         DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" </dev/null >&2 ||

@@ -56,6 +56,7 @@ def _row(
         findings=tuple(edge.plain(ended.findings)),
         void=void,
         lowest=ended.lowest,
+        stages=ended.stages,
         accepted=plan.accepted,
         evidence=ended.evidence,
     )
@@ -78,6 +79,7 @@ def _noting(session: Session, plan: Plan, report: Report) -> Report:
                 why=progress.detail,
                 recipe_digest=recipe_digest,
                 simulated=session.simulated,
+                seconds=progress.seconds,
             )
             Journal(session.ledger_path).append("step", plan.line.name, body, session.clock.today())
         report(progress)

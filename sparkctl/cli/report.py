@@ -1,11 +1,13 @@
-"""`sparkctl report`: render the ledger into the block of a README."""
+"""`sparkctl report`: render the ledger into the block of a README, and into a page with plots."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ledger import render
+from ledger.entry import Row
 from sparkctl import edge
 from sparkctl.cli.recorded import read
 from sparkctl.cli.session import Session, verb
@@ -18,23 +20,43 @@ def report(
     readme: Annotated[
         Path | None, typer.Option("--readme", help="Put the block between the markers of this file.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write the whole report with plots as this one file.")
+    ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 when the file is stale.")
+        bool, typer.Option("--check", help="Write nothing; exit 1 when a file is stale.")
     ] = False,
 ) -> int:
-    """Render the ledger into the block of a README.
+    """Render the ledger into the block of a README, or into a page with plots.
 
-    Without --readme the block is printed: best configuration, ladder, reported rows.
+    Without --readme and --html the block is printed: best configuration, ladder, reported rows.
     """
-    if check and readme is None:
+    if check and readme is None and html is None:
         raise UsageFault(
-            "--check compares a file with the ledger, and none was named", hint="add --readme README.md"
+            "--check compares a file with the ledger, and none was named",
+            hint="add --readme README.md or --html FILE",
         )
-    block = render.render(read(session, must_exist=True).rows)
-    if readme is None:
+    rows = read(session, must_exist=True).rows
+    block = render.render(rows)
+    if readme is None and html is None:
         session.console.show(block)
         session.console.answer({"ok": True, "block": block})
         return 0
+    stale = [_block(session, readme, block, check=check)] if readme else []
+    stale += [_page(session, html, rows, check=check)] if html else []
+    session.console.answer(
+        {
+            "ok": not (any(stale) and check),
+            "changed": any(stale),
+            "readme": str(readme) if readme else None,
+            "html": str(html) if html else None,
+        }
+    )
+    return 1 if any(stale) and check else 0
+
+
+def _block(session: Session, readme: Path, block: str, *, check: bool) -> bool:
+    """Put the block into a file unless it is there already, and return whether it was not."""
     before = edge.read_text(readme)
     try:
         after = render.splice(before, block)
@@ -43,13 +65,25 @@ def report(
             f"{readme}: {fault}",
             hint=f"put these two lines where the block belongs:\n{render.START}\n{render.END}",
         ) from fault
+    return _renewed(session, readme, "the block", before, after, check=check)
+
+
+def _page(session: Session, html: Path, rows: Sequence[Row], *, check: bool) -> bool:
+    """Write the page unless it is there already, and return whether it was not."""
+    from ledger.page.page import page  # noqa: PLC0415  # a README's block needs no plots
+    from sparkctl.cli import report_facts  # noqa: PLC0415
+
+    before = edge.read_text(html) if html.exists() else ""
+    return _renewed(session, html, "the page", before, page(rows, report_facts.facts(rows)), check=check)
+
+
+def _renewed(session: Session, path: Path, noun: str, before: str, after: str, *, check: bool) -> bool:
     stale = before != after
     if stale and not check:
-        _write(readme, after)
-    said = "stale" if check else "rewritten"
-    session.console.show(f"{readme}: the block is {said if stale else 'up to date'}")
-    session.console.answer({"ok": not (stale and check), "changed": stale, "readme": str(readme)})
-    return 1 if stale and check else 0
+        _write(path, after)
+    said = "stale" if check else "rewritten" if before else "written"
+    session.console.show(f"{path}: {noun} is {said if stale else 'up to date'}")
+    return stale
 
 
 def _write(path: Path, text: str) -> None:
