@@ -1,6 +1,6 @@
-"""Figures that others published, read from a CSV file into the body of an import row: history, never a measurement of ours.
+"""Figures that others published, read into the body of an import row: history, never a measurement of ours.
 
-The file's comment lines say where the figures come from; without that they are not taken.
+A CSV file's comment lines say where its figures come from, of a bench's result whoever imports it; without that they are not taken.
 """
 
 import csv
@@ -15,6 +15,8 @@ from ledger.bodies import live
 from ledger.entry import Body, Json, Row
 from ledger.reported import imported
 from sparkctl.errors import FileFault
+from tuner.results.figures import Figures
+from tuner.results.named import named
 
 WORDS = ("line", "row", "lever", "their_verdict")
 
@@ -50,9 +52,8 @@ def read_ladder(path: Path, rows: Sequence[Row]) -> Fresh | Known:
     """
     raw = _bytes(path)
     digest = hashlib.sha256(raw).hexdigest()
-    for row in live(rows):
-        if row.kind == "import" and imported(row.body).digest == digest:
-            return Known(n=row.n, at=row.at, source=imported(row.body).source)
+    if known := _known(rows, digest):
+        return known
     source, found = _parsed(path, raw)
     body: Body = {
         "simulated": False,
@@ -62,6 +63,39 @@ def read_ladder(path: Path, rows: Sequence[Row]) -> Fresh | Known:
         "rows": found,
     }
     return Fresh(body=body, rows=len(found))
+
+
+def read_result(path: Path, rows: Sequence[Row], figures: Figures, source: str) -> Fresh | Known:
+    """Take one bench's result of another tool as one reported row, unless one of the ledger's rows already is that file.
+
+    Raises:
+        FileFault: the file is missing, or the result has no figure that has a name of ours.
+
+    """
+    digest = hashlib.sha256(_bytes(path)).hexdigest()
+    if known := _known(rows, digest):
+        return known
+    told: dict[str, Json] = {one.name: one.value for one in named(figures)}
+    if not told:
+        raise FileFault(
+            f"{path}: has no figure that could be reported", hint="sparkctl audit says what is in it"
+        )
+    words: dict[str, Json] = {"line": "", "row": path.stem, "lever": figures.tool, "their_verdict": "none"}
+    body: Body = {
+        "simulated": False,
+        "reported": True,
+        "source": source,
+        "digest": digest,
+        "rows": (words | told,),
+    }
+    return Fresh(body=body, rows=1)
+
+
+def _known(rows: Sequence[Row], digest: str) -> Known | None:
+    for row in live(rows):
+        if row.kind == "import" and imported(row.body).digest == digest:
+            return Known(n=row.n, at=row.at, source=imported(row.body).source)
+    return None
 
 
 def _bytes(path: Path) -> bytes:

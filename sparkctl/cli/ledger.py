@@ -8,11 +8,11 @@ import typer
 
 from bootcheck import redact
 from ledger import table
-from ledger.imports import Known, read_ladder
+from ledger.imports import Known, read_ladder, read_result
 from ledger.journal import Journal
 from ledger.texts import Texts
 from sparkctl import content, edge
-from sparkctl.cli import ledger_compare, ledger_drift
+from sparkctl.cli import ledger_compare, ledger_drift, ledger_export
 from sparkctl.cli.recorded import demand, read
 from sparkctl.cli.session import Session, verb
 from sparkctl.console import Column
@@ -23,6 +23,7 @@ _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 app = typer.Typer(rich_markup_mode=None)
 app.command("compare")(ledger_compare.compare)
 app.command("drift")(ledger_drift.drift)
+app.command("export")(ledger_export.export)
 
 
 @app.command("list")
@@ -118,12 +119,30 @@ def verify(session: Session) -> int:
 def import_file(
     session: Session,
     file: Annotated[
-        Path | None, typer.Argument(help="A public ladder as CSV; default: the one that ships with sparkctl.")
+        Path | None,
+        typer.Argument(
+            help="A public ladder as CSV, or a bench result of another tool; default: the ladder that ships with sparkctl."
+        ),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="Whose bench result that is and where it was published.")
     ] = None,
 ) -> int:
     """Take others' figures in as reported rows: never a verdict of ours."""
     path = file or content.root() / "recipes" / "history" / "public_ladder.csv"
-    found = read_ladder(path, read(session).rows)
+    if path.suffix == ".json":
+        if not source:
+            raise UsageFault(
+                f"{path} does not say whose figures these are", hint="add --source 'who, where, when'"
+            )
+        found = read_result(path, read(session).rows, ledger_compare.figures_of(path), source)
+    elif source:
+        raise UsageFault(
+            f"{path}: a CSV file says itself where its figures come from",
+            hint="leave --source out; write it as # lines",
+        )
+    else:
+        found = read_ladder(path, read(session).rows)
     if isinstance(found, Known):
         session.console.show(
             f"{path}: already in the ledger as row {found.n} since {found.at}; nothing was added"

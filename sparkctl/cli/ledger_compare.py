@@ -21,6 +21,7 @@ from sparkctl.console import Column
 from sparkctl.errors import FileFault, Refused, UsageFault
 from sparkctl.units import percent
 from tuner import results
+from tuner.results.figures import Figures
 from tuner.results.named import named
 
 
@@ -80,12 +81,17 @@ def _side(word: str, rows: Sequence[Row], of_line: Sequence[Epoch], line: str | 
         raise UsageFault(str(fault), hint=hint) from fault
 
 
-def _of_file(path: Path) -> Side:
+def figures_of(path: Path) -> Figures:
+    """Read the figures of a bench result, ours or another tool's."""
     raw = edge.parse_json(edge.read_text(path), source=str(path))
     try:
-        figures = results.of_document(raw).figures
+        return results.of_document(raw).figures
     except ValueError as fault:
         raise FileFault(f"{path}: {fault}", hint="sparkctl audit says what is in it") from fault
+
+
+def _of_file(path: Path) -> Side:
+    figures = figures_of(path)
     label = "" if figures.tool == "sparkctl" else f"reported, {figures.tool}" if figures.tool else ""
     return of_metrics(str(path), label, named(figures))
 

@@ -114,3 +114,23 @@ def test_drift_of_too_few_boots_is_not_steadiness(state: Path, capsys: pytest.Ca
     """Four boots tell nothing: exit 4, and the words say how many are needed."""
     assert run(["ledger", "drift", "--state", str(state)]) == 4
     assert "needs 6 boots" in capsys.readouterr().out
+
+
+def test_a_foreign_result_enters_as_a_reported_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its source it is one row that says reported, comparable by its name; the same file is taken once, none without a source."""
+    path, state = RESULTS / "aiperf_profile.json", ("--state", str(tmp_path))
+    assert run(["ledger", "import", str(path), *state]) == 2
+    assert "--source" in capsys.readouterr().err
+    given = ["ledger", "import", str(path), "--source", "made up", *state]
+    assert run(given) == 0
+    assert run(given) == 0
+    assert "already in the ledger" in capsys.readouterr().out
+    assert run(["report", *state]) == 0
+    block = capsys.readouterr().out
+    assert "aiperf_profile" in block
+    assert "reported" in block
+    code, told = _told(capsys, "ledger", "compare", "aiperf_profile", str(path), *state)
+    assert code == 0
+    assert told["metrics"]["c6_agg_tok_s"]["ratio"] == 1

@@ -3,7 +3,8 @@
 The files were made after public reports: vllm_bench_zero_output after vllm-project/vllm-omni#7058 and tenstorrent/vllm#354,
 chat_reasoning_only after hasso5703/dgx-spark-qwen38#2, stream_whole after the bench notes of
 tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark, completion_after_end after vllm-project/vllm#18687, completion_garbled after
-tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark#2; none is a capture.
+tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark#2, aiperf_profile after docs/reference/json-export-schema.md of ai-dynamo/aiperf;
+none is a capture.
 """
 
 import json
@@ -16,6 +17,7 @@ from tuner.audit import audit
 from tuner.request import Bench, Request
 from tuner.results import Result, doubts, of_document, of_stream, v41bench
 from tuner.results.figures import means
+from tuner.results.named import named
 from tuner.workload import Workload
 
 RESULTS = Path(__file__).parent / "data" / "results"
@@ -120,6 +122,7 @@ def test_a_stream_that_broke_off_is_refused() -> None:
         ("llama_benchy.json", []),
         ("llama_benchy_cached.json", ["cached_prefill"]),
         ("guidellm_totals.json", ["failed", "unfinished"]),
+        ("aiperf_profile.json", ["failed"]),
     ],
 )
 def test_numbers_that_cannot_be_are_doubted(name: str, kinds: list[str]) -> None:
@@ -155,3 +158,29 @@ def test_ours_is_written_and_read_in_the_shape_of_v41bench(quick: Workload) -> N
     assert figures.loads[-1].aggregate == pytest.approx(606 / 2.5)
     assert [(one.tokens, one.tok_s) for one in figures.prefills] == [(46_810, 1560.3)]
     assert doubts(figures) == ()
+
+
+def test_a_summary_of_aiperf_is_read_under_our_names() -> None:
+    """Its means by our metrics' names, milliseconds as seconds, at the concurrency that its configuration asked for."""
+    told = {one.name: (one.value, one.unit) for one in named(result("aiperf_profile.json").figures)}
+    assert told == {
+        "c6_agg_tok_s": (187.4, "tok/s"),
+        "c6_per_stream_tok_s": (33.1, "tok/s"),
+        "c6_ttft_s": (pytest.approx(0.4126), "s"),
+    }
+
+
+def test_a_unit_that_is_none_is_refused() -> None:
+    """A time in another unit is no number of seconds, and is not taken for one."""
+    raw = json.loads((RESULTS / "aiperf_profile.json").read_text(encoding="utf-8"))
+    raw["time_to_first_token"]["unit"] = "fortnights"
+    with pytest.raises(ValueError, match="time_to_first_token: unit: wanted one of ns, us, ms"):
+        of_document(raw)
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_figures_have_names_of_ours(path: Path) -> None:
+    """Whatever a tool's result has in numbers has a name that our metrics have, each once and above 0."""
+    told = named(of_document(json.loads(path.read_text(encoding="utf-8"))).figures)
+    assert len({one.name for one in told}) == len(told)
+    assert all(one.value > 0 and one.unit in {"tok/s", "s"} for one in told)

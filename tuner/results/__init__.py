@@ -6,14 +6,14 @@ Takes parsed JSON or the text of an event stream; which tool wrote it is seen fr
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tuner.results import others, ours, replies, v41bench
+from tuner.results import aiperf, others, ours, replies, v41bench
 from tuner.results.doubts import Doubt, doubts
 from tuner.results.figures import Figures
 from tuner.results.replies import Answered
 
 __all__ = ["Answered", "Doubt", "Figures", "Result", "doubts", "of_document", "of_stream"]
 
-SHAPES = "sparkctl bench -o, v41bench, vllm bench serve, llama-benchy, guidellm, an OpenAI completion, a list of them, or an event stream"
+SHAPES = "sparkctl bench -o, v41bench, vllm bench serve, llama-benchy, guidellm, AIPerf, an OpenAI completion, a list of them, or an event stream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,8 @@ def _figures(raw: object) -> Figures:
             return others.of_llama_benchy(raw)
         case {"benchmarks": [{"metrics": {"request_totals": _}}, *_]}:
             return others.of_guidellm(raw)
+        case {"request_throughput": {"avg": _}} | {"request_latency": {"avg": _}}:
+            return aiperf.of_aiperf(raw)
     keys = f"the keys {', '.join(map(str, raw))}"[:120] if isinstance(raw, Mapping) else type(raw).__name__
     raise ValueError(f"found {keys}, wanted {SHAPES}")
 

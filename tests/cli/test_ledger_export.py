@@ -1,0 +1,132 @@
+"""`ledger export`: the ledger's figures in other shapes, number for number."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ledger import record
+from ledger.journal import Journal
+from ledger.replies import keep
+from ledger.texts import Texts
+from sparkctl.cli import run, workloads
+from tuner import metrics, results
+from tuner.ladder import Trial
+from tuner.request import Bench, Request
+from tuner.results import v41bench
+from tuner.results.named import named
+from tuner.workload import canonical, digest
+
+ROOT = Path(__file__).parents[2]
+AT = "2026-11-30T00:00:00Z"
+DEMO = ROOT / "docs" / "demo" / "ledger.jsonl"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A state folder with the demo's ledger."""
+    (tmp_path / "ledger.jsonl").write_bytes(DEMO.read_bytes())
+    return tmp_path
+
+
+def test_csv_and_parquet_have_every_figure(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each metric of each bench and each reported figure is a row with its label, unrounded, in both forms alike."""
+    for name in ("figures.csv", "figures.parquet"):
+        assert run(["ledger", "export", str(state / name), "--state", str(state)]) == 0
+    capsys.readouterr()
+    with (state / "figures.csv").open(encoding="utf-8", newline="") as file:
+        told = list(csv.DictReader(file))
+    rows = Journal(DEMO).read().rows
+    benches: list[Any] = [row.body for row in rows if row.kind == "bench"]
+    wanted = {(one["boot"], metric["name"]): metric["value"] for one in benches for metric in one["metrics"]}
+    ours = {(one["boot"], one["metric"]): float(one["value"]) for one in told if one["label"] == "simulated"}
+    assert ours == wanted
+    assert sum(one["label"] == "reported" for one in told) == sum(
+        value is not None
+        for row in rows
+        if row.kind == "import"
+        for one in row.body["rows"]  # type: ignore[union-attr]
+        for key, value in one.items()  # type: ignore[union-attr]
+        if key.endswith("tok_s")
+    )
+    frame = pd.read_parquet(state / "figures.parquet")
+    assert frame["value"].tolist() == [float(one["value"]) for one in told]
+    assert frame["metric"].tolist() == [one["metric"] for one in told]
+
+
+def _bench() -> Bench:
+    """A made-up bench of the shipped workload `tiny`: every request half a second to the first token, then 50 tok/s."""
+    workload = workloads.read("tiny")
+    requests = tuple(
+        Request(
+            cell=cell.name,
+            round=turn,
+            stream=stream,
+            prompt=(cell.prompts or ("",))[stream % max(1, len(cell.prompts))],
+            tag="",
+            sent_s=10.0 * turn,
+            ttft_s=0.5,
+            total_s=2.5,
+            prompt_tokens=69,
+            completion_tokens=101 if cell.kind == "decode" else 1,
+            cached_tokens=0,
+            finish_reason="length",
+            text=f"words of {cell.name} {turn} {stream}",
+        )
+        for cell in workload.cells
+        for turn in range(cell.rounds)
+        for stream in range(cell.concurrency)
+    )
+    return Bench(
+        workload=workload,
+        workload_digest=digest(workload),
+        run_tag="b1",
+        started=AT,
+        seconds=60.0,
+        client_cpu_share=0.01,
+        requests=requests,
+    )
+
+
+def test_a_boot_in_the_shape_of_v41bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is written of a boot's row and of the texts beside the ledger is what the bench itself would have written."""
+    bench = _bench()
+    journal = Journal(tmp_path / "ledger.jsonl")
+    up = {"simulated": True, "boot": "b1", "climb": None, "on": [], "ok": True, "why": ""}
+    journal.append("boot", "A", up, AT)
+    trial = Trial(boot="b1", arm=(), outcome="measured", metrics=metrics.measure(bench))
+    journal.append("bench", "A", record.bench(trial, bench, climb=None, simulated=True), AT)
+    keep(Texts.beside(journal.path), [*(one.text for one in bench.requests), canonical(bench.workload)])
+    path = tmp_path / "b1.json"
+    assert run(["ledger", "export", str(path), "--boot", "b1", "--state", str(tmp_path)]) == 0
+    capsys.readouterr()
+    told = json.loads(path.read_text(encoding="utf-8"))
+    wanted = json.loads(json.dumps(v41bench.document(bench, label="b1", model=bench.workload.name)))
+    assert told == wanted
+    figures = {one.name: one.value for one in named(results.of_document(told).figures)}
+    assert figures["c1_per_stream_tok_s"] == pytest.approx(50.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("figures.xlsx",), 2, "wanted a file that ends in .csv, .parquet, .json"),
+        (("boot.json",), 2, "of one boot, and none was named"),
+        (("figures.csv", "--boot", "b1"), 2, "of every boot, and --boot names one"),
+        (("boot.json", "--boot", "b9"), 2, "has no bench of boot b9"),
+        (("boot.json", "--boot", "boot-20261130-044007-fa3e"), 2, "texts"),
+        (("nowhere/figures.csv",), 2, "cannot be written"),
+    ],
+)
+def test_wrong_words(
+    state: Path, capsys: pytest.CaptureFixture[str], *, words: tuple[str, ...], code: int, says: str
+) -> None:
+    """Another ending, a boot too many or too few, one without its texts, a folder that is not there: a remedy for each."""
+    file, *rest = words
+    assert run(["ledger", "export", str(state / file), *rest, "--state", str(state)]) == code
+    told = capsys.readouterr().err
+    assert says in told
+    assert "hint:" in told
