@@ -36,8 +36,10 @@ def drift(
     if found:
         session.console.table(
             (
-                *(Column(title=title) for title in ("line", "stack", "metric", "since", "change")),
-                Column(title="what changed there", fold=True),
+                *(
+                    Column(title=title, fold=True)
+                    for title in ("line", "stack", "metric", "since", "change", "what changed there")
+                ),
             ),
             [_row(*one) for one in found],
         )

@@ -90,8 +90,11 @@ def test_wrong_words(
     assert "hint:" in told
 
 
-def test_drift_names_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drift_names_what_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ten boots that become slower with another kernel: exit 1, the boot, the size, and the kernel by name."""
+    monkeypatch.setenv("COLUMNS", "200")
     journal = Journal(tmp_path / "ledger.jsonl")
     for at, value in enumerate((60.0, 60.3, 59.8, 60.1, 59.9, 57.0, 57.2, 56.8, 57.1, 56.9)):
         kernel = "6.17" if at < 5 else "6.18"

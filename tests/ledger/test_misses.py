@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ledger import courses
 from ledger.history import climbs
 from ledger.journal import Journal
 from ledger.misses import Miss, misses, unmodelled
@@ -82,6 +83,7 @@ def test_a_plan_keeps_what_is_predicted_of_a_ladder_that_ships(tmp_path: Path) -
         ladder_digest="",
         recipe_digest="",
         workload_digest="",
+        course=courses.OLD,
         predicted=effects,
     )
     journal = Journal(tmp_path / "ledger.jsonl")
