@@ -5,7 +5,6 @@ Keys are `args.<engine flag>`, `env.<NAME>`, `memory.*`, `parallel.*`, `engine.*
 """
 
 import dataclasses
-import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from launcher.command import placeholder_faults
 from launcher.recipe import DERIVED_FLAGS, Argument, EngineFacts, Fork, Recipe
 from sparkctl.errors import UsageFault
+from sparkctl.nearest import nearest
 
 Settings = Mapping[str, Argument]
 
@@ -91,7 +91,7 @@ def _flag_fault(name: str, facts: EngineFacts) -> str:
     if name in DERIVED_FLAGS:
         return f"this flag follows from {_DERIVED_FROM.get(name, 'the inventory')}; set that instead"
     if name not in facts.flags:
-        return f"unknown recipe key; {facts.engine} {facts.version} has no flag --{name}{_near(name, facts.flags)}"
+        return f"unknown recipe key; {facts.engine} {facts.version} has no flag --{name}{nearest(name, facts.flags)}"
     return ""
 
 
@@ -117,7 +117,7 @@ def _field_fault(recipe: Recipe, section: str, name: str, value: Argument) -> st
         return f"the recipe {recipe.name} has no section {section}"
     known = [one.name for one in dataclasses.fields(current)]
     if name not in known:
-        return f"unknown recipe key; {section} has {', '.join(known)}{_near(name, tuple(known))}"
+        return f"unknown recipe key; {section} has {', '.join(known)}{nearest(name, tuple(known))}"
     return _type_fault(get_type_hints(type(current))[name], value)
 
 
@@ -142,8 +142,3 @@ def _members(kind: Any) -> Iterator[Any]:
 def _fitted(recipe: Recipe, section: str, name: str, value: Argument) -> Argument:
     kind = get_type_hints(type(getattr(recipe, section)))[name]
     return float(value) if type(value) is int and int not in tuple(_members(kind)) else value
-
-
-def _near(name: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

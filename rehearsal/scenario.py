@@ -13,6 +13,7 @@ from rehearsal.model import Noise, Speed
 from rehearsal.traits import RankFault, SshFault, SudoFault, Traits
 from sparkctl import edge
 from sparkctl.errors import UsageFault
+from sparkctl.nearest import nearest
 
 __all__ = [
     "Lever",
@@ -103,7 +104,7 @@ def named(name: str) -> Scenario:
     found = _files()
     if name not in found:
         raise UsageFault(
-            f"scenario {name!r} is not one of {', '.join(sorted(found))}",
+            f"scenario {name!r} is not one of {', '.join(sorted(found))}{nearest(name, found)}",
             hint="name one of these; `sparkctl rehearse scenarios` says what each does",
         )
     return _read(found[name])

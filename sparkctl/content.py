@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from sparkctl.errors import FileFault
+from sparkctl.nearest import nearest
 
 _PACKED = Path(__file__).parent / "_content"
 _CHECKOUT = Path(__file__).parent.parent
@@ -77,7 +78,7 @@ def image(name: str) -> Path:
     if name in images():
         return root() / "images" / name / "image.yml"
     raise FileFault(
-        f"image {name!r} is not one that ships with sparkctl: {', '.join(images())}",
+        f"image {name!r} is not one that ships with sparkctl: {', '.join(images())}{nearest(name, images())}",
         hint="name one of these, or give a path to an image.yml of your own",
     )
 
@@ -100,6 +101,6 @@ def _named(name: str, folder: str, noun: str) -> Path:
         return path
     known = sorted(found.stem for found in (root() / folder).glob("*.yml"))
     raise FileFault(
-        f"{noun} {name!r} is not one that ships with sparkctl: {', '.join(known)}",
+        f"{noun} {name!r} is not one that ships with sparkctl: {', '.join(known)}{nearest(name, known)}",
         hint=f"name one of these, or give a path to a {noun} file of your own",
     )

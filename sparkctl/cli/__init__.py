@@ -58,6 +58,9 @@ VERBS: tuple[Verb, ...] = (
     Verb(name="patches", module="patches", about="Show a patch set, and bring it to the nodes.", group=True),
     Verb(name="report", module="report", about="Render the ledger into the block of a README."),
     Verb(
+        name="doctor", module="doctor", about="Say whether this controller is fit to work; no node is asked."
+    ),
+    Verb(
         name="rehearse",
         module="rehearse",
         about="The practice cluster: four simulated nodes here.",

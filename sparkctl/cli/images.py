@@ -15,6 +15,7 @@ from sparkctl.cli.image_files import ImageFiles, find_files, read_files
 from sparkctl.cli.session import LineOption, RecipeOption, RehearsalOption, Session, practise, verb
 from sparkctl.errors import UsageFault
 from sparkctl.line import Line, Network
+from sparkctl.nearest import nearest
 from sparkctl.units import duration, gib, times
 
 app = typer.Typer(rich_markup_mode=None)
@@ -83,7 +84,8 @@ def _node(line: Line, name: str | None) -> str:
     known = [one.name for one in line.nodes]
     if name is not None and name not in known:
         raise UsageFault(
-            f"--node {name}: not a node of line {line.name}: {', '.join(known)}", hint="name one of these"
+            f"--node {name}: not a node of line {line.name}: {', '.join(known)}{nearest(name, known)}",
+            hint="name one of these",
         )
     return name or line.head.name
 

@@ -9,6 +9,7 @@ from launcher.images.building import Job
 from sparkctl.cli.session import Session
 from sparkctl.errors import UsageFault
 from sparkctl.line import Line, Network
+from sparkctl.nearest import nearest
 
 Step = tuple[str, str, tuple[str, ...], tuple[str, ...]]
 """Stage, what it is for, nodes, what each does."""
@@ -54,7 +55,8 @@ def show_sync(
     names = tuple(node.name for node in line.nodes)
     if source is not None and source not in names:
         raise UsageFault(
-            f"--from {source}: not a node of the line: {', '.join(names)}", hint="name one of these"
+            f"--from {source}: not a node of the line: {', '.join(names)}{nearest(source, names)}",
+            hint="name one of these",
         )
     at = f"port {port or 'drawn by chance from 20000 to 29999'}"
     sender = source or "the first node that has it, when all that have it have the same"
