@@ -1,6 +1,7 @@
 """The documents keep up with the program: the README's block, the verbs they name, the links they follow."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,30 @@ def test_the_table_of_field_cases_is_current() -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout
+
+
+def test_the_command_reference_is_current() -> None:
+    """docs/commands.md and docs/man have every verb, argument and option as the command line has them."""
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "commands"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="no groff here to format a manual page")
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "man").glob("*.1")), ids=lambda page: page.stem)
+def test_a_manual_page_is_formatted_without_a_warning(page: Path) -> None:
+    """Groff takes it as it is, and what it prints names the verb and the exit codes."""
+    ran = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-ww", "-P-c", str(page)], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    plain = re.sub(".\x08", "", ran.stdout)  # bold is struck twice
+    assert page.stem in plain
+    assert "EXIT STATUS" in plain
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

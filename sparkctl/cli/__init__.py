@@ -56,7 +56,11 @@ VERBS: tuple[Verb, ...] = (
     Verb(name="recipes", module="recipes", about="List, show, check and import recipes.", group=True),
     Verb(name="images", module="images", about="Build, spread and show the serving image.", group=True),
     Verb(name="patches", module="patches", about="Show a patch set, and bring it to the nodes.", group=True),
-    Verb(name="report", module="report", about="Render the ledger into the block of a README."),
+    Verb(
+        name="report",
+        module="report",
+        about="Render the ledger into the block of a README, or into a page with plots.",
+    ),
     Verb(
         name="doctor", module="doctor", about="Say whether this controller is fit to work; no node is asked."
     ),

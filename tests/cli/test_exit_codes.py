@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 RESULTS = ROOT / "tests" / "tuner" / "data" / "results"
 MISTAKES: list[dict[str, Any]] = json.loads((HERE / "mistakes.json").read_text(encoding="utf-8"))
 CODES: dict[str, list[list[Any]]] = json.loads((HERE / "exit_codes.json").read_text(encoding="utf-8"))
-KERNEL = "6.17.0-1032-nvidia"
+MTU = r"""\"mtu\":9000"""
 HEAVY = (
     "numpy",
     "scipy",
@@ -50,8 +50,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for path in (*(HERE / "bundles").glob("*.json"), *RESULTS.glob("*.json")):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     healthy = (HERE / "bundles" / "healthy.json").read_text(encoding="utf-8")
-    (tmp_path / "other-kernel.json").write_text(
-        healthy.replace(KERNEL, "6.17.0-1033-nvidia", 1), encoding="utf-8"
+    (tmp_path / "low-mtu.json").write_text(
+        healthy.replace(MTU, MTU.replace("9000", "1500"), 1), encoding="utf-8"
     )
     for name, metric in (("ttft.json", "mean_ttft_ms"), ("per_user.json", "output_throughput")):
         told = {"completed": 3, "output_throughput": 0.0, "duration": 1.0, metric: 12.5}
