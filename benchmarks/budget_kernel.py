@@ -31,6 +31,8 @@ from sparkctl_vllm.tiles import bytes_of  # noqa: E402
 LAYERS = 40
 SHAPE = {"top_k": 6, "experts": 384, "tiles": 9, "hidden": 5120, "limit": 10.0}
 SIGMA = 1.2
+PIECES = 192
+"""Pieces of a tile, each its codes and then its scales."""
 POOL = 64
 """Steps of routing that a graph is fed from, per layer."""
 NONE = float("inf")
@@ -97,10 +99,8 @@ def made(layers: int) -> Weights:
     packs = []
     for _ in range(layers):
         pack = torch.randint(0, 256, (experts, tiles, bytes_of(hidden)), dtype=torch.uint8, device="cuda")
-        for begin, end in ((64 * hidden, 68 * hidden), (100 * hidden, 102 * hidden)):
-            pack[:, :, begin:end] = torch.randint(
-                115, 120, (experts, tiles, end - begin), dtype=torch.uint8, device="cuda"
-            )
+        scales = pack.view(experts, tiles, PIECES, -1)[..., -hidden // 32 :]
+        scales.copy_(torch.randint(115, 120, scales.shape, dtype=torch.uint8, device="cuda"))
         packs.append(pack)
     tables = [
         (SIGMA * torch.randn(experts, tiles, device="cuda"))

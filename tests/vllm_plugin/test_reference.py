@@ -1,6 +1,7 @@
 """The definition: prefix reads against zeroed neurons, MXFP4 against a table, packs against their own description, refusals at the door."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -12,6 +13,8 @@ from sparkctl_vllm.refusal import Refusal
 from sparkctl_vllm.step import Reading, Step
 
 COUNT, NEURONS, HIDDEN = 5, 192, 64
+WIDE = 2048
+"""A hidden size that the fragments of the CUDA kernel fit."""
 
 
 def bf16(seed=0, scale=0.2):
@@ -136,36 +139,54 @@ def test_sorting_bf16_is_exact_and_sorting_mxfp4_costs_down_only():
     assert 0 < coded.regrouped_error(order) < 0.2
 
 
-def test_fragments_undo_to_the_codes():
-    """Every word of a fragment pack, undone as cuda/budget.cu undoes it, gives the codes of the rows and columns that it stands for."""
+@pytest.fixture(scope="module")
+def fragmented():
+    """Two experts of one tile, and the second one's pieces of gate/up [8, 16, bytes] and of down [64, bytes]: two blocks each, then scales."""
     torch.manual_seed(5)
-    hidden = 1280
     made = experts.quantised(
-        torch.randn(2, 64, hidden), torch.randn(2, 64, hidden), torch.randn(2, hidden, 64), 10.0
+        torch.randn(2, 64, WIDE), torch.randn(2, 64, WIDE), torch.randn(2, WIDE, 64), 10.0
     )
     pack = tiles.fragments(made)
-    assert pack.shape == (2, 1, tiles.bytes_of(hidden)) == (2, 1, made.tile_bytes)
-    words = pack[1, 0, : 64 * hidden].view(torch.int32).view(8, 20, 32, 4)
+    assert pack.shape == (2, 1, tiles.bytes_of(WIDE)) == (2, 1, made.tile_bytes)
+    upper, lower = pack[1, 0].split((68 * WIDE, 34 * WIDE))
+    return made, upper.view(8, tiles.WARPS, -1), lower.view(tiles.GROUPS, -1)
+
+
+def test_fragments_undo_to_the_codes(fragmented):
+    """Every word of a fragment pack, undone as cuda/budget.cu undoes it, gives the codes of the rows and columns that it stands for."""
+    made, upper, lower = fragmented
+    words = upper[..., :1024].contiguous().view(torch.int32).view(8, tiles.WARPS, 2, 32, 4)
     gate, up = mxfp4.unpacked(made.gate.codes[1]), mxfp4.unpacked(made.up.codes[1])
     lanes = torch.arange(32)
-    for unit in range(8):
-        for warp in range(20):
-            for word in range(4):
-                k = warp * 64 + 32 * (word >> 1) + 8 * (lanes & 3) + 4 * (word & 1)
-                row = unit * 8 + (lanes >> 2)
-                wanted = [(gate, 0), (up, 0), (gate, 2), (up, 2)]
-                for (codes, first), register in zip(wanted, undone(words[unit, warp, :, word]), strict=True):
-                    assert torch.equal(
-                        register, torch.stack([codes[row, k + first], codes[row, k + first + 1]], dim=1).int()
-                    )
+    for unit, warp, block, word in product(range(8), range(tiles.WARPS), range(2), range(4)):
+        k = warp * 128 + 64 * block + 32 * (word >> 1) + 8 * (lanes & 3) + 4 * (word & 1)
+        row = unit * 8 + (lanes >> 2)
+        wanted = [(gate, 0), (up, 0), (gate, 2), (up, 2)]
+        for (codes, first), register in zip(wanted, undone(words[unit, warp, block, :, word]), strict=True):
+            assert torch.equal(
+                register, torch.stack([codes[row, k + first], codes[row, k + first + 1]], dim=1).int()
+            )
     down = mxfp4.unpacked(made.down.codes[1])
-    words = pack[1, 0, 68 * hidden : 100 * hidden].view(torch.int32).view(hidden // 16, 32, 4)
+    words = lower[:, :1024].contiguous().view(torch.int32).view(WIDE // 16, 32, 4)
     for word in range(4):
         k = 32 * (word >> 1) + 8 * (lanes & 3) + 4 * (word & 1)
-        rows = 16 * torch.arange(hidden // 16)[:, None] + (lanes >> 2)
+        rows = 16 * torch.arange(WIDE // 16)[:, None] + (lanes >> 2)
         for number, register in enumerate(undone(words[:, :, word])):
             row, first = rows + 8 * (number & 1), k + 2 * (number >> 1)
             assert torch.equal(register, torch.stack([down[row, first], down[row, first + 1]], dim=-1).int())
+
+
+def test_fragments_end_with_their_scales(fragmented):
+    """A piece's scales are those of its own rows and groups of 32: gate beside up by row and block, and by block and row in down."""
+    made, upper, lower = fragmented
+    ends = upper[..., 1024:].view(8, tiles.WARPS, 8, 2, 2, 2)  # unit, warp, row, block, group, gate or up
+    for which, matrix in enumerate((made.gate, made.up)):
+        scales = matrix.scales[1].view(8, 8, tiles.WARPS, 2, 2)
+        assert torch.equal(ends[..., which], scales.transpose(1, 2))
+    ends = lower[:, 1024:].reshape(
+        WIDE // 16, 8, 2, 2
+    )  # block of 16 outputs, row, group, lower or upper half
+    assert torch.equal(ends, made.down.scales[1].view(WIDE // 16, 2, 8, 2).permute(0, 2, 3, 1))
 
 
 def undone(words):

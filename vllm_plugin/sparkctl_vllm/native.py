@@ -23,14 +23,16 @@ from sparkctl_vllm.step import MOST_TOP_K
 SOURCE = Path(__file__).with_name("cuda") / "budget.cu"
 ARCHITECTURES = ("90", "121")
 """Compute capabilities that the source is compiled and checked for: H200 and GB10."""
-HIDDEN = (1280, 2560, 5120)
+HIDDEN = (5120,)
 MOST, MOST_TILES = 512, 63
 """Picks or experts of a step, and tiles of an expert, for which the kernel has threads and bits."""
 MOST_HALF = 65504.0
-STATIC = 256
+STATIC = 1024
 """Bytes of shared memory beside what is asked for: the kernel's barriers."""
+ENOUGH = 1 << 30
+"""Bytes of shared memory that every size fits into."""
 FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC")
-SIZES = {"90": (), "121": ("-DRING=1", "-DSLOTS=2", "-DLAG=1")}
+SIZES = {"90": (), "121": ("-DRING=1", "-DSLOTS=2", "-DLAG=1", "-DSTAGED=1")}
 """What is on its way at once: GB10 has 99 KB of shared memory a block, and a sixteenth of the H200's bandwidth to keep busy."""
 
 
@@ -125,15 +127,14 @@ class Kernel:
         self._library = library(device)
         properties = torch.cuda.get_device_properties(device)
         self.blocks = properties.multi_processor_count
-        most = _most_shared(properties)
-        sizes = [
-            self._library.budget_shared(shape.rows, shape.top_k, shape.tiles, shape.hidden, sums)
-            for sums in (0, 1)
-        ]
-        why = obstacle(shape, sizes[0], most)
+        most = _most_shared(properties) - STATIC
+        sizes = (shape.rows, shape.top_k, shape.tiles, shape.hidden)
+        self.shared = self._library.budget_shared(*sizes, most)
+        why = obstacle(shape, self.shared, most)
         demand(not why, "shape", shape, "one that the CUDA kernel takes", why)
-        apart = (self.blocks, self._library.budget_sums(shape.rows, shape.top_k))
-        self.workspace = Workspace.of(shape, None if sizes[1] + STATIC <= most else apart, device)
+        apart = (self.blocks, self._library.budget_sums(shape.rows, shape.top_k, shape.hidden))
+        fits = self._library.budget_shared(*sizes, ENOUGH) == self.shared
+        self.workspace = Workspace.of(shape, None if fits else apart, device)
 
     @staticmethod
     def packed(experts: Experts) -> torch.Tensor:
@@ -173,7 +174,7 @@ class Kernel:
             *(ctypes.c_void_p(None if one is None else one.data_ptr()) for one in pointers),
             *(shape.rows, shape.top_k, shape.experts, shape.tiles, floor, shape.hidden),
             *(ctypes.c_float(shape.limit), ctypes.c_float(self.prescale)),
-            *(self.blocks, int(self.overlap), ctypes.c_void_p(stream)),
+            *(self.blocks, int(self.overlap), self.shared, ctypes.c_void_p(stream)),
         )
         demand(code == 0, "budget kernel", f"CUDA error {code}", "a clean launch")
         return out
@@ -191,7 +192,7 @@ def obstacle(shape: Shape, shared: int, most_shared: int) -> str:
         (places <= MOST, f"{shape.rows} rows of {shape.top_k} picks are more than {MOST} threads"),
         (shape.experts <= MOST, f"{shape.experts} experts are more than {MOST} threads"),
         (shape.tiles <= MOST_TILES, f"{shape.tiles} tiles are more than six bits"),
-        (shared + STATIC <= most_shared, f"{shared} bytes of shared memory are more than {most_shared}"),
+        (shared <= most_shared, f"{shared} bytes of shared memory are more than {most_shared}"),
     )
     return next((why for fits, why in limits if not fits), "")
 

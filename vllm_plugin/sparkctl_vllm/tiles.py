@@ -10,8 +10,10 @@ from sparkctl_vllm import mxfp4
 from sparkctl_vllm.experts import TILE, Experts
 from sparkctl_vllm.refusal import demand
 
-WARPS = 20
-"""Warps of a block of the CUDA kernel: each takes 1/20 of the hidden channels of gate and up."""
+WARPS = 16
+"""Warps of a block of the CUDA kernel: each takes 1/16 of the hidden channels of gate and up."""
+GROUPS = 64
+"""Pieces that the outputs of down are read in."""
 
 
 def bytes_of(hidden: int) -> int:
@@ -32,11 +34,12 @@ def rows(experts: Experts) -> torch.Tensor:
 
 
 def fragments(experts: Experts) -> torch.Tensor:
-    """Return uint8 [experts, tiles, bytes] for cuda/budget.cu: hidden a multiple of 1280.
+    """Return uint8 [experts, tiles, bytes] for cuda/budget.cu: hidden a multiple of 1024.
 
-    A tile is gate/up codes [8 units][20 warps][blocks of k64][32 lanes][4 words], their scales [8][20][8 rows][blocks][4], down codes
-    [hidden/16][32 lanes][4 words], their scales [hidden/16][8 rows][4]. A unit is 8 neurons: rows g are gate, rows g+8 are up. Lane (g, q) holds
-    k = 32 group + 8 q + 4 half + 0..3 of both rows in word 2 group + half.
+    A tile is 192 pieces of one size, each read at a stretch: gate/up [8 units][16 warps], then down [64 groups of hidden/64 outputs]. A piece is
+    its codes [blocks][32 lanes][4 words] and then their scales: of gate/up [8 rows][blocks of k64][4], of down [blocks of 16 outputs][8 rows][4].
+    A unit is 8 neurons: rows g are gate, rows g+8 are up. Lane (g, q) holds k = 32 group + 8 q + 4 half + 0..3 of both rows in word
+    2 group + half.
     """
     hidden = experts.gate.shape[2]
     demand(
@@ -60,9 +63,13 @@ def fragments(experts: Experts) -> torch.Tensor:
     down_scales = (
         _scales(experts.down.scales).view(count, hidden // 16, 2, 8, tiles, 2).permute(0, 4, 1, 3, 5, 2)
     )
+    pieces = (
+        (upper.view(torch.uint8), up_scales, 8 * WARPS),
+        (lower.view(torch.uint8), down_scales, GROUPS),
+    )
     parts = [
-        part.reshape(count, tiles, -1)
-        for part in (upper.view(torch.uint8), up_scales, lower.view(torch.uint8), down_scales)
+        torch.cat([one.reshape(count, tiles, number, -1) for one in (codes, scales)], dim=3).flatten(2)
+        for codes, scales, number in pieces
     ]
     return torch.cat(parts, dim=2).contiguous()
 
