@@ -189,6 +189,28 @@ def test_fragments_end_with_their_scales(fragmented):
     assert torch.equal(ends, made.down.scales[1].view(WIDE // 16, 2, 8, 2).permute(0, 2, 3, 1))
 
 
+def test_weights_of_two_formats_are_not_packed(fragmented):
+    """One matrix in bf16 beside two in MXFP4 has no tile; all three in bf16 have one for Triton and none for the CUDA kernel."""
+    made, _, _ = fragmented
+    mixed = replace(
+        made, gate=Matrix(codes=made.gate.numbers(0)[None].expand(2, -1, -1).bfloat16().contiguous())
+    )
+    with pytest.raises(Refusal, match="bf16 in all three"):
+        tiles.rows(mixed)
+    with pytest.raises(Refusal, match="weights: bf16"):
+        tiles.fragments(bf16_wide(made))
+    assert tiles.rows(bf16_wide(made)).shape == (2, 1, 192 * WIDE)
+
+
+def bf16_wide(made):
+    """The same experts with their numbers in bf16."""
+    gate, up, down = (
+        Matrix(codes=torch.stack([one.numbers(expert).bfloat16() for expert in range(2)]))
+        for one in made.matrices
+    )
+    return Experts(gate=gate, up=up, down=down, limit=made.limit)
+
+
 def undone(words):
     """The four registers of a fragment as codes, low half first: the arithmetic of `fragment` in cuda/budget.cu."""
     shifted = (words, words << 3, (words << 6) ^ (words << 1), (words << 9) ^ (words << 2))

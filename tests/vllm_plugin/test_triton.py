@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="no torch here: run by scripts/check
 pytest.importorskip("triton", reason="no Triton here: run by scripts/check --engine")
 
 from sparkctl_vllm import experts, native, path, reference, triton_experts
+from sparkctl_vllm.refusal import Refusal
 from sparkctl_vllm.step import Reading, Step
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -22,12 +23,29 @@ TOLERANCE = 1e-3
 GB10_SHARED = 101_376
 
 
-@pytest.fixture(scope="module")
-def made():
+@pytest.fixture(scope="module", params=["mxfp4", "bf16"])
+def made(request):
     """Experts, on the device if there is one."""
     torch.manual_seed(1)
     sizes = ((COUNT, NEURONS, HIDDEN), (COUNT, NEURONS, HIDDEN), (COUNT, HIDDEN, NEURONS))
-    return experts.quantised(*(0.1 * torch.randn(*size, device=DEVICE) for size in sizes), 2.0)
+    numbers = [0.1 * torch.randn(*size, device=DEVICE) for size in sizes]
+    if request.param == "mxfp4":
+        return experts.quantised(*numbers, 2.0)
+    gate, up, down = (experts.Matrix(codes=one.bfloat16()) for one in numbers)
+    return experts.Experts(gate=gate, up=up, down=down, limit=2.0)
+
+
+def shape_of(made, rows):
+    """The shape of a step of these experts."""
+    return native.Shape(
+        rows=rows,
+        top_k=TOP_K,
+        experts=COUNT,
+        tiles=made.tiles,
+        hidden=HIDDEN,
+        limit=made.limit,
+        mxfp4=made.gate.scales is not None,
+    )
 
 
 def step(rows, valid=None, *, crowded=False):
@@ -44,10 +62,7 @@ def step(rows, valid=None, *, crowded=False):
 
 def run(made, one, how):
     """Run once; the output and what is handed on are poisoned before."""
-    shape = native.Shape(
-        rows=len(one.x), top_k=TOP_K, experts=COUNT, tiles=made.tiles, hidden=HIDDEN, limit=made.limit
-    )
-    kernel = triton_experts.Kernel(shape, torch.device(DEVICE))
+    kernel = triton_experts.Kernel(shape_of(made, len(one.x)), torch.device(DEVICE))
     kernel.workspace.h.fill_(float("nan"))
     kernel.workspace.parts.fill_(float("nan"))
     out = torch.full(one.x.shape, float("nan"), device=DEVICE)
@@ -107,10 +122,7 @@ def test_every_rounding_of_a_load_is_the_definitions(made):
         + [torch.tensor([1.0, 2.0, 3.999, 4.0])]
     )
     how = Reading(importance=torch.ones(COUNT, made.tiles, device=DEVICE), price=0.0)
-    shape = native.Shape(
-        rows=1, top_k=TOP_K, experts=COUNT, tiles=made.tiles, hidden=HIDDEN, limit=made.limit
-    )
-    kernel = triton_experts.Kernel(shape, torch.device(DEVICE))
+    kernel = triton_experts.Kernel(shape_of(made, 1), torch.device(DEVICE))
     for weight in near.tolist():
         one = replace(step(1), weights=torch.full((1, TOP_K), weight, device=DEVICE))
         price, valid = torch.zeros(1, device=DEVICE), torch.ones(1, dtype=torch.int32, device=DEVICE)
@@ -127,6 +139,23 @@ def test_what_cuda_does_not_take_falls_back_with_a_line(caplog):
     assert ("256 is not compiled" if DEVICE == "cuda" else "the device is a cpu") in caplog.text
 
 
+def test_a_pack_of_the_other_format_is_refused(made):
+    """MXFP4 bytes where the shape says bf16, and the other way round, by the name of the operand."""
+    one = step(2)
+    shape = replace(shape_of(made, 2), mxfp4=made.gate.scales is None)
+    kernel = triton_experts.Kernel(shape, torch.device(DEVICE))
+    with pytest.raises(Refusal, match="pack: torch"):
+        kernel(
+            kernel.packed(made), *[torch.ones(1)] * 2, 1, one.x, one.picks, one.weights, *[torch.ones(1)] * 2
+        )
+
+
+def test_bf16_is_read_in_triton_with_a_line():
+    """The CUDA kernel says that it takes MXFP4 only."""
+    shape = native.Shape(rows=4, top_k=6, experts=384, tiles=9, hidden=5120, limit=10.0, mxfp4=False)
+    assert native.obstacle(shape, 0, GB10_SHARED) == "bf16 weights are not compiled, only MXFP4"
+
+
 COMPILE = """
 import json, sys
 import triton
@@ -140,18 +169,19 @@ P = {"pack": "*u8", "x": "*bf16", "weights": "*fp32", "importance": "*fp32", "pr
 SIZES = {"OPERAND": tl.bfloat16, "TOP_K": 6, "PICKS": 512, "TILES": 16, "HIDDEN": 5120, "BLOCK_K": 128, "BLOCK_N": 128}
 found = {}
 for architecture in (90, 121):
-    for kernel in (k.plan, k.gate_up, k.down, k.summed):
+    for kernel, bf16 in ((k.plan, 0), (k.gate_up, 0), (k.gate_up, 1), (k.down, 0), (k.down, 1), (k.summed, 0)):
         names = kernel.arg_names
-        sizes = {name: SIZES[name] for name in names if name in SIZES}
-        signature = {name: "constexpr" if name in sizes else P.get(name, "*i32") for name in names}
+        sizes = {name: {**SIZES, "BF16": bool(bf16)}[name] for name in names if name in SIZES or name == "BF16"}
+        types = {**P, "pack": "*bf16"} if bf16 else P
+        signature = {name: "constexpr" if name in sizes else types.get(name, "*i32") for name in names}
         made = triton.compile(ASTSource(fn=kernel, signature=signature, constexprs=sizes), target=GPUTarget("cuda", architecture, 32))
-        found[f"{kernel.__name__} sm_{architecture}"] = [len(made.asm["cubin"]), made.metadata.shared]
+        found[f"{kernel.__name__} {bf16} sm_{architecture}"] = [len(made.asm["cubin"]), made.metadata.shared]
 print(json.dumps(found))
 """
 
 
 def test_compiles_for_both_architectures(tmp_path):
-    """All four kernels become machine code for sm_90 and sm_121 at V4.1's sizes, within GB10's 99 KB of shared memory."""
+    """All four kernels, and the two that read weights in bf16 too, become machine code for sm_90 and sm_121 at V4.1's sizes, within 99 KB."""
     plugin = Path(triton_experts.__file__).parents[1]
     clean = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
@@ -163,7 +193,7 @@ def test_compiles_for_both_architectures(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert len(found) == 8
+    assert len(found) == 12
     for size, shared in found.values():
         assert size > 1000
         assert shared <= GB10_SHARED

@@ -94,6 +94,8 @@ class Shape:
     tiles: int
     hidden: int
     limit: float
+    mxfp4: bool = True
+    """Weights are MXFP4; else bf16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +186,7 @@ def obstacle(shape: Shape, shared: int, most_shared: int) -> str:
     """Return why a shape cannot be taken by the CUDA kernel, or nothing."""
     places = shape.rows * shape.top_k
     limits = (
+        (shape.mxfp4, "bf16 weights are not compiled, only MXFP4"),
         (
             shape.hidden in HIDDEN,
             f"hidden {shape.hidden} is not compiled, only {', '.join(map(str, HIDDEN))}",

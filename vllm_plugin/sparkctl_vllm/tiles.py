@@ -1,7 +1,7 @@
 """Tiles: an expert's weights in the order in which they are read, so that its first H tiles are one contiguous read.
 
-Both orders hold [experts, tiles, bytes of a tile], MXFP4: 64 rows of gate and of up and 64 columns of down with all their scales, 102 bytes
-for each hidden channel. `rows` keeps them as the checkpoint does, for Triton; `fragments` puts them where tensor cores want them.
+A tile is 64 rows of gate and of up and 64 columns of down, in MXFP4 with all their scales, 102 bytes for each hidden channel. `rows` keeps
+them as the checkpoint does, for Triton, and takes bf16 too; `fragments` puts MXFP4 where tensor cores want it.
 """
 
 import torch
@@ -22,7 +22,15 @@ def bytes_of(hidden: int) -> int:
 
 
 def rows(experts: Experts) -> torch.Tensor:
-    """Return uint8 [experts, tiles, bytes]: gate codes [64, hidden/2], up codes, down codes [hidden, 32], then their scales alike."""
+    """Return [experts, tiles, numbers of a tile].
+
+    MXFP4, uint8: gate codes [64, hidden/2], up codes, down codes [hidden, 32], then their scales alike. bf16: gate [64, hidden], up,
+    down [hidden, 64].
+    """
+    if all(one.scales is None for one in experts.matrices):
+        down = experts.down.codes.unflatten(2, (-1, TILE)).transpose(1, 2)
+        pairs = (one.codes.unflatten(1, (-1, TILE)) for one in (experts.gate, experts.up))
+        return torch.cat([one.flatten(2) for one in (*pairs, down)], dim=2).contiguous()
     codes, scales = [], []
     for one in (experts.gate, experts.up):
         codes.append(one.codes.unflatten(1, (-1, TILE)).flatten(2))
@@ -45,6 +53,8 @@ def fragments(experts: Experts) -> torch.Tensor:
     demand(
         hidden % (WARPS * 64) == 0, "hidden size", hidden, f"a multiple of {WARPS * 64} for the CUDA kernel"
     )
+    for one in experts.matrices:
+        _scales(one.scales)
     count, tiles = experts.gate.shape[0], experts.tiles
     pairs = [mxfp4.unpacked(one.codes).view(count, tiles, 8, 8, hidden) for one in (experts.gate, experts.up)]
     # [experts, tiles, unit, row, hidden] twice -> words over [.., unit, k64, row, q, ...]
@@ -75,7 +85,7 @@ def fragments(experts: Experts) -> torch.Tensor:
 
 
 def _scales(scales: torch.Tensor | None) -> torch.Tensor:
-    demand(scales is not None, "weights", "bf16", "MXFP4: only its tiles are packed")
+    demand(scales is not None, "weights", "bf16", "MXFP4 in all three, or for Triton bf16 in all three")
     assert scales is not None  # noqa: S101 - what the line above demands, for the type checker
     return scales
 

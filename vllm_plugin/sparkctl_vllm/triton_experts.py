@@ -78,16 +78,18 @@ class Kernel:
         """Read one layer into `out`, float32 [rows, hidden]. `importance` is [tiles, experts]; price and valid are one number on the device."""
         shape, space = self.shape, self.workspace
         count, rows, hidden, top_k = shape.experts, shape.rows, shape.hidden, shape.top_k
+        wanted = torch.uint8 if shape.mxfp4 else torch.bfloat16
+        demand(pack.dtype == wanted, "pack", pack.dtype, f"{wanted} for this shape")
         self.plan(importance, price, floor, picks, weights, valid)
         triton_kernels.gate_up[count, shape.tiles](
             pack, x, weights, space.depths, space.counts, space.order, space.h,
             rows, shape.tiles, shape.limit, self.prescale,
-            TOP_K=top_k, HIDDEN=hidden, BLOCK_K=BLOCK_K, OPERAND=OPERAND,
+            TOP_K=top_k, HIDDEN=hidden, BLOCK_K=BLOCK_K, OPERAND=OPERAND, BF16=not shape.mxfp4,
         )  # fmt: skip
         triton_kernels.down[count, triton.cdiv(hidden, BLOCK_N)](
             pack, space.h, space.depths, space.counts, space.order, space.parts,
             rows, shape.tiles, self.prescale,
-            HIDDEN=hidden, BLOCK_N=BLOCK_N,
+            HIDDEN=hidden, BLOCK_N=BLOCK_N, BF16=not shape.mxfp4,
         )  # fmt: skip
         triton_kernels.summed[rows, triton.cdiv(hidden, BLOCK_SUM)](
             picks, valid, space.parts, out, count, TOP_K=top_k, HIDDEN=hidden, BLOCK_N=BLOCK_SUM

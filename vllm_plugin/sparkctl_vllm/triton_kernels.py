@@ -54,17 +54,21 @@ def power(scale):
 
 @triton.jit
 def half_gate_up(
-    x, live, row, code_at, scale_at, HIDDEN: tl.constexpr, BLOCK_K: tl.constexpr, OPERAND: tl.constexpr
-):
+    x, live, row, code_at, scale_at,
+    HIDDEN: tl.constexpr, BLOCK_K: tl.constexpr, OPERAND: tl.constexpr, BF16: tl.constexpr,
+):  # fmt: skip
     """Products of 16 rows with 64 neurons of gate or up, float32 [16, 64]."""
     total = tl.zeros((16, 64), tl.float32)
     neuron = tl.arange(0, 64)
     for begin in range(0, HIDDEN, BLOCK_K):
         k = begin + tl.arange(0, BLOCK_K)
         a = tl.load(x + row[:, None] * HIDDEN + k[None, :], mask=live[:, None], other=0.0)
-        byte = tl.load(code_at + neuron[None, :] * (HIDDEN // 2) + (k // 2)[:, None]).to(tl.int32)
-        scale = tl.load(scale_at + neuron[None, :] * (HIDDEN // 32) + (k // 32)[:, None])
-        b = number((byte >> ((k % 2) * 4)[:, None]) & 15) * power(scale)
+        if BF16:
+            b = tl.load(code_at + neuron[None, :] * HIDDEN + k[:, None])
+        else:
+            byte = tl.load(code_at + neuron[None, :] * (HIDDEN // 2) + (k // 2)[:, None]).to(tl.int32)
+            scale = tl.load(scale_at + neuron[None, :] * (HIDDEN // 32) + (k // 32)[:, None])
+            b = number((byte >> ((k % 2) * 4)[:, None]) & 15) * power(scale)
         total = tl.dot(a.to(OPERAND), b.to(OPERAND), total)  # exact: e2m1 times a power of two is a bf16
     return total
 
@@ -73,20 +77,22 @@ def half_gate_up(
 def gate_up(
     pack, x, weights, depths, counts, order, h,
     rows, tiles, limit, prescale,
-    TOP_K: tl.constexpr, HIDDEN: tl.constexpr, BLOCK_K: tl.constexpr, OPERAND: tl.constexpr,
+    TOP_K: tl.constexpr, HIDDEN: tl.constexpr, BLOCK_K: tl.constexpr, OPERAND: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     """One expert and one tile: h = silu(min(gate, limit)) * clamp(up) * router weight * prescale, float16 [picks, 64 * tiles]."""
     expert, tile = tl.program_id(0), tl.program_id(1)
     if tile < tl.load(depths + expert):
         count = tl.load(counts + expert)
-        at = pack + (expert * tiles + tile).to(tl.int64) * (HIDDEN * 102)
+        size: tl.constexpr = HIDDEN * (192 if BF16 else 102)  # numbers of a tile: bf16, or bytes
+        up_at: tl.constexpr = HIDDEN * (64 if BF16 else 32)
+        at = pack + (expert * tiles + tile).to(tl.int64) * size
         for begin in range(0, count, 16):
             slot = begin + tl.arange(0, 16)
             live = slot < count
             pick = tl.load(order + expert * rows + slot, mask=live, other=0)
             row = pick // TOP_K
-            gate = half_gate_up(x, live, row, at, at + HIDDEN * 96, HIDDEN, BLOCK_K, OPERAND)
-            up = half_gate_up(x, live, row, at + HIDDEN * 32, at + HIDDEN * 98, HIDDEN, BLOCK_K, OPERAND)
+            gate = half_gate_up(x, live, row, at, at + HIDDEN * 96, HIDDEN, BLOCK_K, OPERAND, BF16)
+            up = half_gate_up(x, live, row, at + up_at, at + HIDDEN * 98, HIDDEN, BLOCK_K, OPERAND, BF16)
             low = tl.minimum(gate, limit)
             wide = tl.minimum(tl.maximum(up, -limit), limit)
             weight = tl.load(weights + pick, mask=live, other=0.0)
@@ -101,7 +107,7 @@ def gate_up(
 def down(
     pack, h, depths, counts, order, parts,
     rows, tiles, prescale,
-    HIDDEN: tl.constexpr, BLOCK_N: tl.constexpr,
+    HIDDEN: tl.constexpr, BLOCK_N: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     """One expert and some outputs: parts[pick, outputs], float32, over the read tiles in their order."""
     expert, column = tl.program_id(0), tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -109,13 +115,14 @@ def down(
     if depth > 0:
         count = tl.load(counts + expert)
         inside = column < HIDDEN
+        size: tl.constexpr = HIDDEN * (192 if BF16 else 102)  # numbers of a tile: bf16, or bytes
         for begin in range(0, count, 16):
             slot = begin + tl.arange(0, 16)
             live = slot < count
             pick = tl.load(order + expert * rows + slot, mask=live, other=0)
             total = tl.zeros((16, BLOCK_N), tl.float32)
             for group in range(depth * 2):
-                at = pack + (expert * tiles + group // 2).to(tl.int64) * (HIDDEN * 102)
+                at = pack + (expert * tiles + group // 2).to(tl.int64) * size
                 k = tl.arange(0, 32)
                 near = (group % 2) * 32 + k
                 a = tl.load(
@@ -123,14 +130,22 @@ def down(
                     mask=live[:, None],
                     other=0.0,
                 )
-                byte = tl.load(
-                    at + HIDDEN * 64 + column[None, :] * 32 + (near // 2)[:, None],
-                    mask=inside[None, :],
-                    other=0,
-                ).to(tl.int32)
-                scale = tl.load(at + HIDDEN * 100 + column * 2 + group % 2, mask=inside, other=0)
-                b = number((byte >> ((k % 2) * 4)[:, None]) & 15).to(tl.float16)
-                total += tl.dot(a, b) * power(scale)[None, :]
+                if BF16:
+                    b = tl.load(
+                        at + HIDDEN * 128 + column[None, :] * 64 + near[:, None],
+                        mask=inside[None, :],
+                        other=0.0,
+                    )
+                    total = tl.dot(a.to(tl.float32), b.to(tl.float32), total)  # TF32 holds both without loss
+                else:
+                    byte = tl.load(
+                        at + HIDDEN * 64 + column[None, :] * 32 + (near // 2)[:, None],
+                        mask=inside[None, :],
+                        other=0,
+                    ).to(tl.int32)
+                    scale = tl.load(at + HIDDEN * 100 + column * 2 + group % 2, mask=inside, other=0)
+                    b = number((byte >> ((k % 2) * 4)[:, None]) & 15).to(tl.float16)
+                    total += tl.dot(a, b) * power(scale)[None, :]
             tl.store(
                 parts + pick[:, None] * HIDDEN + column[None, :],
                 total / prescale,
