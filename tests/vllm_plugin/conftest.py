@@ -2,6 +2,12 @@
 
 import importlib.util
 import os
+import sys
+from pathlib import Path
+
+sys.path.insert(
+    0, str(Path(__file__).parents[2] / "benchmarks")
+)  # the mini model that calibration is tested on
 
 if importlib.util.find_spec("torch"):
     import torch

@@ -147,6 +147,17 @@ def test_caps_hold_at_every_step_size():
     assert any(one.damage > eps for one in free.values())
 
 
+def test_a_cap_binds_where_floors_alone_are_the_budget():
+    """The price that reads the budget is then boundless; the cap must still find the one that loses eps, not read everything."""
+    table = np.array([[2.0, 1.0], [2.0, 1.0]], dtype=np.float32)
+    steps = [np.array([UNIT, UNIT // 2], dtype=np.int32), np.array([UNIT // 4, UNIT], dtype=np.int32)]
+    held = caps.capped({1: steps}, table, {1: 2.0}, eps=0.5)[1]
+    assert held.damage == pytest.approx(
+        0.375
+    )  # what the lighter expert's second tile is worth, in both steps
+    assert held.tiles == 3
+
+
 def test_loads_do_not_depend_on_the_order_of_rows():
     """Integers add to the same sum in every order; padding rows and another rank's experts weigh nothing."""
     rng = np.random.default_rng(5)

@@ -3,13 +3,14 @@
 A long reply may be decoded wholly at the worst step size, so the cap holds for every one of them, not for their mean.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparkctl_vllm.price import fixed
+from sparkctl_vllm.price import LEAST_OCTAVE, ROUNDS, fixed
 from sparkctl_vllm.refusal import demand
 from sparkctl_vllm.waterfill import cleared, lost
 
@@ -51,13 +52,13 @@ def _within(  # noqa: PLR0913, PLR0917 - one bisection over everything that a pr
     eps: float,
     floor: int,
 ) -> Capped:
-    low, high = 0.0, too_dear.price
-    for _ in range(60):
+    # By the logarithm, as prices are: where floors alone are the budget, the price to come down from is the largest number there is.
+    low, high = LEAST_OCTAVE, math.log2(too_dear.price)
+    for _ in range(ROUNDS):
         middle = (low + high) / 2
-        low, high = (
-            (middle, high) if _at(middle, rows, steps, importance, floor).damage <= eps else (low, middle)
-        )
-    return _at(low, rows, steps, importance, floor)
+        within = _at(2.0**middle, rows, steps, importance, floor).damage <= eps
+        low, high = (middle, high) if within else (low, middle)
+    return _at(2.0**low if low > LEAST_OCTAVE else 0.0, rows, steps, importance, floor)
 
 
 def _at(

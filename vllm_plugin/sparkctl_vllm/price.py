@@ -15,6 +15,8 @@ from sparkctl_vllm.waterfill import cleared
 
 ROUNDS = 60
 """Bisections of the logarithm over the whole range of float32. Ours: 2^-60 of 600 octaves is far below one float32 step."""
+LEAST_OCTAVE = -149.0
+"""Logarithm of the smallest float32 above 0."""
 
 
 def fixed(
@@ -28,7 +30,7 @@ def fixed(
 
     if mean(0.0) <= budget:
         return 0.0
-    low, high = -149.0, 127.0
+    low, high = LEAST_OCTAVE, 127.0
     for _ in range(ROUNDS):
         middle = (low + high) / 2
         low, high = (middle, high) if mean(2.0**middle) > budget else (low, middle)

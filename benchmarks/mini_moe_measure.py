@@ -1,0 +1,283 @@
+"""What budget reads cost in quality, measured on the mini model: KL against bytes, predicted against measured, and what the method takes for granted.
+
+Usage: python benchmarks/mini_moe_measure.py CHECKPOINT TOKENS.xz -o RESULT.json [--conversations 256] [--sizes 16,64,4,1] [--work FOLDER]
+           [--replies FILE] [--judged 256]
+
+CHECKPOINT is what mini_moe_train.py wrote; TOKENS.xz the text it learnt, whose held-out part gives the prompts. Half of the conversations are
+for calibration (recorded, surveyed and priced by sparkctl_vllm.calibration), the other half for judging. All of it in float32 on the MXFP4
+weights, so that a KL is that of the cut; only the restart floor is measured in bf16, on a GPU. RESULT.json grows part by part.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "vllm_plugin"))
+
+import numpy as np  # noqa: E402 - found beside the plug-in
+import torch  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+import mini_moe_claims as claims  # noqa: E402
+import mini_moe_replies as replies  # noqa: E402
+import mini_moe_text  # noqa: E402
+from mini_moe import Mini, loaded  # noqa: E402
+from mini_moe_cuts import Depth, Oracle, Priced, Reading, Uniform, company  # noqa: E402
+from sparkctl_vllm import price  # noqa: E402
+from sparkctl_vllm.calibration import checkpoint, curve, recording, replay, survey  # noqa: E402
+from sparkctl_vllm.calibration.cost import Cost, cost  # noqa: E402
+from sparkctl_vllm.calibration.moments import Moments  # noqa: E402
+from sparkctl_vllm.calibration.order import importance, order  # noqa: E402
+from sparkctl_vllm.calibration.record import recorded  # noqa: E402
+
+TILE, NO_CAP, CHUNK = 64, 1e9, 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrated:
+    """What calibration found: moments and costs by layer, and the recorded routing."""
+
+    moments: Mapping[int, Moments]
+    costs: Mapping[int, Cost]
+    routing: recording.Routing
+
+    def places(self, kind: str, group: int = 1) -> list[np.ndarray]:
+        """Return the order of every layer's neurons by a kind of cost: energy, scalar or diagonal; natural for group 0."""
+        costs = [getattr(self.costs[layer], kind) for layer in sorted(self.costs)]
+        if group:
+            return [order(one, (one.shape[1],), group) for one in costs]
+        return [np.broadcast_to(np.arange(one.shape[1]), one.shape).copy() for one in costs]
+
+    def table(self, kind: str, places: list[np.ndarray]) -> np.ndarray:
+        """Return importances [layers, experts, tiles] by a kind of cost, for an order."""
+        costs = [getattr(self.costs[layer], kind) for layer in sorted(self.costs)]
+        return np.stack([importance(one, place, TILE) for one, place in zip(costs, places, strict=True)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A named way to read less."""
+
+    name: str
+    depth: Depth
+    picks: int | None = None
+
+
+def main() -> int:
+    """Measure and write."""
+    asked = options()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    corpus, tokens = mini_moe_text.read(asked.text)
+    model = loaded(asked.checkpoint).to(device)
+    held = torch.from_numpy(tokens[-corpus.held_out :].astype(np.int32)).to(device)
+    result = Result(
+        asked.path, {"device": str(device), "corpus": vars_of(corpus), "conversations": asked.conversations}
+    )
+    talks = _conversations(model, held, asked)
+    half = len(talks) // 2
+    found = calibrated(model, talks[:half], asked)
+    judged = talks[half : half + asked.judged]
+    result.add("curves", _curves(found))
+    result.add("calibration", claims.calibration(found.moments, found.costs))
+    for rows in asked.sizes:
+        result.add(f"rows {rows}", of_size(model, judged, found, rows))
+    result.add("assumptions", claims.assumptions(model, judged[:CHUNK], found))
+    result.add("rare experts", claims.shrinkage(asked.work / "recording", asked.checkpoint))
+    if device.type == "cuda":
+        result.add("restart floor", claims.restart_floor(model, judged))
+    return 0
+
+
+def options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("-o", dest="path", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=Path("mini-calibration"))
+    parser.add_argument("--replies", type=Path, help="conversations: read if the file is there, else written")
+    parser.add_argument("--conversations", type=int, default=512)
+    parser.add_argument("--judged", type=int, default=256)
+    parser.add_argument(
+        "--sizes", type=lambda text: [int(one) for one in text.split(",")], default=[16, 64, 4, 1]
+    )
+    return parser.parse_args()
+
+
+class Result:
+    """The result on disk, written anew with every part, so that a run that is cut short has what it measured."""
+
+    def __init__(self, path: Path, head: dict[str, Any]) -> None:
+        self.path, self.parts, self.begin = path, head, time.monotonic()
+
+    def add(self, name: str, part: Any) -> None:
+        """Add a part and write."""
+        self.parts[name] = part
+        self.path.write_text(json.dumps(self.parts, indent=1) + "\n", encoding="utf-8")
+        print(f"{name}: {time.monotonic() - self.begin:.0f} s", flush=True)
+
+
+def vars_of(one: Any) -> dict[str, Any]:
+    """Return a dataclass as a dict."""
+    return {name: getattr(one, name) for name in one.__slots__}
+
+
+def calibrated(model: Mini, talks: torch.Tensor, asked: argparse.Namespace) -> Calibrated:
+    """Record, survey and cost, as an owner would."""
+    held = recorded(model, model, list(talks.split(32)), asked.work / "recording", prompt=replies.PROMPT)
+    files = checkpoint.opened(asked.checkpoint)
+    moments = dict(survey.surveyed(files, held, files.layers, asked.work / "survey"))
+    return Calibrated(
+        moments=moments, costs={layer: cost(one) for layer, one in moments.items()}, routing=held.routing()
+    )
+
+
+def of_size(model: Mini, talks: torch.Tensor, found: Calibrated, rows: int) -> dict[str, Any]:
+    """Judge every policy at one step size: by name, bytes, KL and what was predicted."""
+    answer: dict[str, Any] = {}
+    best = found.places("diagonal")
+    tables = {kind: found.table(kind, best) for kind in ("diagonal", "scalar")}
+    claims.permute(model, best)
+    answer |= judge(model, talks, rows, _policies(found, tables["diagonal"], rows), tables)
+    tiles = tables["diagonal"].shape[2]
+    variants = {
+        "scalar": ("scalar", 1),
+        "as shipped": ("energy", 0),
+        "groups of 32": ("energy", 32),
+        "blocks of 128": ("energy", 128),
+    }
+    for name, (kind, group) in variants.items():
+        places = found.places(kind, group)
+        claims.permute(model, places)
+        told = {one: found.table(one, places) for one in ("diagonal", "scalar")}
+        cuts = [Policy(name=f"uniform {k}/{tiles}, {name}", depth=Uniform(tiles=k)) for k in range(1, tiles)]
+        if name == "scalar":
+            cuts = [
+                Policy(name=f"{one.name}, scalar", depth=one.depth)
+                for one in _filled(found, told["scalar"], rows)
+            ]
+        answer |= judge(model, talks, rows, cuts, told)
+    claims.permute(model, None)
+    return answer
+
+
+def judge(
+    model: Mini, talks: torch.Tensor, rows: int, policies: list[Policy], tables: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
+    """Run policies over conversations; every KL is that of the same tokens under the whole model."""
+    device, shape = model.embed.device, model.shape
+    told = tuple(torch.from_numpy(one).to(device) for one in tables.values())
+    tiles = told[0].shape[2]
+    kept: dict[str, list[tuple[torch.Tensor, Reading]]] = {one.name: [] for one in policies}
+    for number, part in enumerate(talks.split(CHUNK)):
+        whole = _predictions(model, part, None)
+        for one in policies:
+            reading = Reading(
+                company=company(len(part), rows, number, device), experts=shape.n_routed_experts, tiles=tiles,
+                depth=one.depth, picks=one.picks, predicting=told,
+            )  # fmt: skip
+            after = _predictions(model, part, reading)
+            kept[one.name].append((replies.divergence(whole, after).double().cpu(), reading))
+    return {name: _summary(parts, list(tables)) for name, parts in kept.items()}
+
+
+def _predictions(model: Mini, talks: torch.Tensor, cut: Reading | None) -> torch.Tensor:
+    model.cut_by(cut)
+    with torch.no_grad():
+        logs = model(talks)[:, replies.PROMPT :].float().log_softmax(-1)
+    model.cut_by(None)
+    return logs
+
+
+def _summary(parts: list[tuple[torch.Tensor, Reading]], kinds: list[str]) -> dict[str, Any]:
+    kl = torch.cat([one for one, _ in parts])
+    talks = kl.mean(1)
+    chance = np.random.default_rng(0)
+    means = [float(talks[chance.integers(len(talks), size=len(talks))].mean()) for _ in range(1000)]
+    low, high = np.percentile(means, [2.5, 97.5])
+    answer = {
+        "bytes": sum(one.read for _, one in parts) / sum(one.whole for _, one in parts),
+        "kl": float(kl.mean()), "low": float(low), "high": float(high), "median": float(kl.median()),
+        "worst conversation": float(talks.max() / talks.mean()),
+    }  # fmt: skip
+    for place, kind in enumerate(kinds):
+        damage = torch.cat(
+            [one.damage[place].view(-1, replies.PROMPT + replies.REPLY).cpu() for _, one in parts]
+        )
+        spread = damage[:, replies.PROMPT :].double()
+        answer[f"predicted, {kind}"] = float(spread.mean())
+        answer[f"correlation of conversations, {kind}"] = float(np.corrcoef(spread.mean(1), talks)[0, 1])
+        answer[f"worst conversation, {kind}"] = float(spread.mean(1).max() / spread.mean())
+    return answer
+
+
+def _policies(found: Calibrated, table: np.ndarray, rows: int) -> list[Policy]:
+    tiles, top_k = table.shape[2], found.routing.picks.shape[2]
+    uniform = [Policy(name=f"uniform {k}/{tiles}", depth=Uniform(tiles=k)) for k in range(1, tiles)]
+    fewer = [
+        Policy(name=f"fewer experts {k}/{top_k}", depth=Uniform(tiles=tiles), picks=k)
+        for k in range(1, top_k)
+    ]
+    return [*uniform, *_filled(found, table, rows), *fewer]
+
+
+def _filled(found: Calibrated, table: np.ndarray, rows: int) -> list[Policy]:
+    """Return water-filled reads at the bytes of every uniform depth: one price for all layers, one a layer, and the oracle's choice."""
+    layers, experts, tiles = table.shape
+    steps = replay.drawn(found.routing, experts, rows, 128, seed=1)
+    slices = replay.Slices(table=table, tiles=(tiles,))
+    on = torch.from_numpy(table).to("cuda" if torch.cuda.is_available() else "cpu")
+    made = []
+    for k in range(1, tiles):
+        one = replay.priced({rows: steps}, slices, k / tiles, NO_CAP, 1)[rows].price
+        made.append(
+            Policy(name=f"water-filled {k}/{tiles}", depth=Priced(importance=on, prices=(one,) * layers))
+        )
+        if 2 * k == tiles:
+            whole = [
+                k / tiles * float((steps[:, layer] > 0).sum(1).mean()) * tiles for layer in range(layers)
+            ]
+            each = tuple(
+                price.fixed(list(steps[:, layer]), table[layer], whole[layer]) for layer in range(layers)
+            )
+            made.append(
+                Policy(
+                    name=f"water-filled {k}/{tiles}, a price a layer",
+                    depth=Priced(importance=on, prices=each),
+                )
+            )
+            budgets = tuple(round(one) for one in whole)
+            made.append(
+                Policy(name=f"water-filled {k}/{tiles}, oracle", depth=Oracle(importance=on, budgets=budgets))
+            )
+    return made
+
+
+def _curves(found: Calibrated) -> dict[str, Any]:
+    answer = {}
+    for layer, one in found.costs.items():
+        neurons = one.energy.shape[1]
+        drawn = curve.curve(one.energy, found.moments[layer].count, (neurons,), TILE)
+        answer[f"layer {layer}"] = {"read": drawn.read, **drawn.kept}
+    return answer
+
+
+def _conversations(model: Mini, held: torch.Tensor, asked: argparse.Namespace) -> torch.Tensor:
+    if asked.replies and asked.replies.is_file():
+        return load_file(str(asked.replies))["tokens"].long().to(held.device)
+    model.dtype = torch.bfloat16 if held.device.type == "cuda" else torch.float32
+    talks = replies.written(model, held, asked.conversations, 128, seed=3)
+    model.dtype = torch.float32
+    if asked.replies:
+        save_file({"tokens": talks.int().cpu()}, str(asked.replies))
+    return talks
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""Moments: how often each expert was asked and how large each of its neurons was, from one layer of a recording and the layer's weights.
+
+One expert is in memory at a time, beside the layer's recorded x. What every expert would do on a sample of all the layer's tokens is measured
+too: it is the prior for experts that were hardly ever asked.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sparkctl_vllm.calibration.checkpoint import Checkpoint
+from sparkctl_vllm.calibration.recording import Routed
+from sparkctl_vllm.refusal import demand
+
+SAMPLE = 256
+"""Tokens of the layer on which every expert is tried. Ours: E[h^2] of a neuron within some 10 %, at a cost below that of the routed tokens."""
+CHUNK = 4096
+"""Rows of x that an expert computes at once."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """One layer: all of it sums over decoded tokens, float64, so that parts add up; [experts] or [experts, neurons]."""
+
+    count: Floats
+    """Tokens that picked the expert."""
+    load: Floats
+    """Sum of r^2, the squared router weights."""
+    square: Floats
+    """Sum of h^2 over those tokens."""
+    weighted: Floats
+    """Sum of r^2 h^2."""
+    tried: Floats
+    """Tokens of the sample, one number an expert."""
+    tried_square: Floats
+    """Sum of h^2 over the sample."""
+    norm: Floats
+    """||w2||^2 of each neuron's output weights."""
+    informed: Floats
+    """w2' diag(E[g^2]) w2 of each neuron; not a number where no gradients were taken."""
+    fisher: Floats
+    """E[g^2] of each output channel, [hidden]; likewise."""
+
+    def tables(self) -> dict[str, Floats]:
+        """Return the fields by name."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+def measured(
+    checkpoint: Checkpoint,
+    layer: int,
+    routed: Routed,
+    fisher: Floats | None,
+    sample: torch.Tensor | None = None,
+) -> Moments:
+    """Measure one layer, expert by expert; `sample` replaces the tokens on which every expert is tried."""
+    experts, _, hidden = checkpoint.shape(layer)
+    _fits(layer, routed, experts, hidden)
+    tried = _spread(routed.x) if sample is None else sample
+    squares = np.full(hidden, np.nan) if fisher is None else fisher
+    rows = [_expert(checkpoint, layer, expert, routed, tried, squares) for expert in range(experts)]
+    columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    return Moments(**columns, tried=np.full(experts, float(len(tried))), fisher=squares)
+
+
+def needed_bytes(checkpoint: Checkpoint, layer: int, tokens: int) -> int:
+    """Return the memory that `measured` takes for a layer beyond the libraries: x, one expert in float32, a chunk of rows, the tables."""
+    experts, neurons, hidden = checkpoint.shape(layer)
+    recorded = 2 * tokens * hidden * 2  # once as the batches hold it, once joined
+    expert = 3 * neurons * hidden * 4 * 3  # codes, numbers and what dequantising makes on its way
+    chunk = CHUNK * (hidden * 4 + neurons * (4 * 4 + 8))
+    return recorded + expert + chunk + 6 * experts * neurons * 8
+
+
+def guessed(checkpoint: Checkpoint, layer: int, seed: int = 0) -> Moments:
+    """Guess a layer's moments from its weights alone, with Gaussian inputs scaled by the norm before the experts: no text was seen."""
+    _, _, hidden = checkpoint.shape(layer)
+    chance = torch.Generator().manual_seed(seed + layer)
+    x = torch.randn(SAMPLE, hidden, generator=chance)
+    scale = checkpoint.norm(layer)
+    nothing = Routed(
+        x=torch.empty(0, hidden), picks=torch.empty(0, 1, dtype=torch.int32), weights=torch.empty(0, 1)
+    )
+    return measured(checkpoint, layer, nothing, None, x if scale is None else x * scale)
+
+
+def _expert(  # noqa: PLR0913, PLR0917 - one expert with all that is asked of it
+    checkpoint: Checkpoint, layer: int, expert: int, routed: Routed, tried: torch.Tensor, fisher: Floats
+) -> Mapping[str, Floats]:
+    weights = checkpoint.expert(layer, expert)
+    rows, slots = (routed.picks == expert).nonzero(as_tuple=True)
+    squared = routed.weights[rows, slots].double().square()
+    square, weighted = (torch.zeros(weights.gate.shape[0], dtype=torch.float64) for _ in range(2))
+    for begin in range(0, len(rows), CHUNK):
+        part = slice(begin, begin + CHUNK)
+        h = weights.hidden(routed.x[rows[part]]).double().square()
+        square += h.sum(0)
+        weighted += squared[part] @ h
+    down = weights.down.double().square()
+    return {
+        "count": np.float64(len(rows)),
+        "load": np.float64(squared.sum()),
+        "square": square.numpy(),
+        "weighted": weighted.numpy(),
+        "tried_square": weights.hidden(tried).double().square().sum(0).numpy(),
+        "norm": down.sum(0).numpy(),
+        "informed": fisher @ down.numpy(),
+    }
+
+
+def _spread(x: torch.Tensor) -> torch.Tensor:
+    return x[torch.linspace(0, len(x) - 1, min(SAMPLE, len(x))).long()]
+
+
+def _fits(layer: int, routed: Routed, experts: int, hidden: int) -> None:
+    demand(
+        routed.x.shape[1] == hidden,
+        f"layer {layer}: hidden size of the recording",
+        routed.x.shape[1],
+        f"{hidden}, the checkpoint's",
+        "record the model of this checkpoint",
+    )
+    most = int(routed.picks.max()) if routed.picks.numel() else 0
+    demand(
+        most < experts,
+        f"layer {layer}: picks of the recording",
+        most,
+        f"below {experts}, the checkpoint's experts",
+    )

@@ -1,0 +1,112 @@
+"""Planning: from a survey and a recording's routing to a plan, ready to be written: sort, importances, prices, predicted damage. Pure but for reading."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparkctl_vllm.calibration import replay
+from sparkctl_vllm.calibration.cost import cost
+from sparkctl_vllm.calibration.moments import Moments
+from sparkctl_vllm.calibration.order import importance, order
+from sparkctl_vllm.calibration.recording import Recording, Routing
+from sparkctl_vllm.plan_file import Interval, Meaning, Plan
+from sparkctl_vllm.refusal import demand
+
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Step sizes that are replayed. Ours: the sizes between lie within a factor of 1.5 of both neighbours and take the lower price."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a plan is to hold."""
+
+    widths: tuple[int, ...]
+    tile: int = 64
+    share: float = 0.5
+    """Bytes that are read, of those of whole reads."""
+    eps: float = 1e-3
+    """Most predicted damage a token, in nats, on average over the steps of any one size."""
+    steps: int = 64
+    """Steps of each size that are replayed."""
+    most_rows: int = 64
+    diagonal: bool = True
+    """Fisher information as its diagonal; otherwise as one number a layer."""
+    seed: int = 0
+
+
+def planned(  # noqa: PLR0913 - what a plan is made of
+    moments: Mapping[int, Moments],
+    recording: Recording,
+    wanted: Wanted,
+    *,
+    model: str,
+    format_: str,
+    checkpoint: Mapping[str, str],
+    commit: str,
+) -> Plan:
+    """Return the plan of all layers. Layers are numbered from 0 in the order of the checkpoint's routed layers."""
+    demand(
+        recording.header.gradients,
+        "recording",
+        "without gradients",
+        "one with gradients: a plan's damages are in nats",
+        "record with gradients, or look at the energy curve alone: sparkctl-vllm probe",
+    )
+    demand(
+        tuple(sorted(moments)) == recording.header.layers,
+        "layers",
+        sorted(moments),
+        str(list(recording.header.layers)),
+    )
+    tables = _tables(moments, wanted)
+    layers, experts = len(moments), len(tables["count.L0"])
+    slices = replay.Slices(
+        table=np.stack([tables[f"D.L{layer}"] for layer in range(layers)]),
+        tiles=tuple(width // wanted.tile for width in wanted.widths),
+    )
+    routing = recording.routing()
+    prices, predicted = _prices(routing, slices, wanted, experts)
+    tables["price"] = replay.table(prices, layers, max(prices))
+    tables["fisher"] = np.array([moments[layer].fisher.mean() for layer in sorted(moments)], dtype=np.float32)
+    heaviest = np.sort(routing.weights.astype(np.float64) ** 2, axis=2).max(axis=(0, 1))
+    meaning = Meaning(
+        model=model, checkpoint=checkpoint, experts=experts, layers=layers, widths=wanted.widths, tile=wanted.tile,
+        format=format_, applied=False, eps=wanted.eps, h=HELD * wanted.eps,
+        d_max=replay.worst_token(slices, list(heaviest), 1), floor_tiles=max(1, min(slices.tiles) // 3), min_tiles=1,
+        corpus=recording.header.text, corpus_tokens=recording.header.tokens, predicted=predicted, commit=commit,
+    )  # fmt: skip
+    return Plan(meaning=meaning, tables=tables)
+
+
+HELD = 64.0
+"""Tokens' worth of eps that a request may run up before its experts are read deeper. Ours: a reply of 640 tokens then stays within 1.1 eps."""
+
+
+def _tables(moments: Mapping[int, Moments], wanted: Wanted) -> dict[str, NDArray[np.generic]]:
+    tables: dict[str, NDArray[np.generic]] = {}
+    for layer, place in enumerate(sorted(moments)):
+        of = cost(moments[place])
+        nats = of.diagonal if wanted.diagonal else of.scalar
+        places = order(nats, wanted.widths)
+        tables[f"perm.L{layer}"] = places.astype(np.uint16)
+        tables[f"D.L{layer}"] = importance(nats, places, wanted.tile, of.rare)
+        tables[f"count.L{layer}"] = moments[place].count.astype(np.uint32)
+    return tables
+
+
+def _prices(
+    routing: Routing, slices: replay.Slices, wanted: Wanted, experts: int
+) -> tuple[dict[int, float], dict[str, Interval]]:
+    sizes: Sequence[int] = [size for size in SIZES if size < wanted.most_rows] + [wanted.most_rows]
+    steps = {rows: replay.drawn(routing, experts, rows, wanted.steps, wanted.seed) for rows in sizes}
+    found = replay.priced(steps, slices, wanted.share, wanted.eps, 1)
+    predicted = {}
+    for rows, one in found.items():
+        each = replay.damages(steps[rows], slices, one.price, rows, 1)
+        reach = 1.96 * float(each.std(ddof=1)) / len(each) ** 0.5
+        predicted[str(rows)] = Interval(
+            estimate=one.damage, low=max(0.0, one.damage - reach), high=one.damage + reach
+        )
+    return {rows: one.price for rows, one in found.items()}, predicted
