@@ -49,11 +49,13 @@ class Experts(nn.Module):
         self.w3 = nn.Parameter(torch.randn(count, neurons, hidden) * hidden**-0.5)
         deep = (2 * shape.num_hidden_layers) ** -0.5
         self.w2 = nn.Parameter(torch.randn(count, hidden, neurons) * neurons**-0.5 * deep)
-        self.rounding, self.cut = False, None
+        self.rounding, self.backwards, self.cut = False, False, None
 
     def forward(self, x: torch.Tensor, picks: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Return the weighted sum over picks: x [tokens, hidden], picks and weights [tokens, top-k]."""
         kept, tokens, top_k = None, *picks.shape
+        if self.backwards:  # the same sum in another order, as a server that adds by atomics may
+            picks, weights = picks.flip(1), weights.flip(1)
         if self.cut is not None:
             kept, weights = self.cut(self.layer, picks, weights)
         order = picks.flatten().argsort(stable=True)

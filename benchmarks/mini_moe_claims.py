@@ -11,6 +11,7 @@ import torch
 import mini_moe_replies as replies
 from mini_moe import Mini, rounded
 from mini_moe_cuts import Reading, Uniform, company
+from mini_moe_judge import predictions
 from sparkctl_vllm.calibration import checkpoint, recording
 from sparkctl_vllm.calibration.cost import Cost, shrunk
 from sparkctl_vllm.calibration.moments import Moments, measured
@@ -65,14 +66,31 @@ def calibration(moments: Mapping[int, Moments], costs: Mapping[int, Cost]) -> di
     return answer
 
 
+def gains(model: Mini, talks: torch.Tensor, table: np.ndarray) -> list[float]:
+    """Fit one number a layer: the measured KL over the predicted one where this layer alone is read to half its depth.
+
+    The model's neurons lie in the order of the table. Give conversations that calibration may see.
+    """
+    tiles = model.shape.moe_intermediate_size // TILE
+    whole = predictions(model, talks, None)
+    found = []
+    for layer in range(len(model.layers)):
+        kl, told = _judged(model, talks, whole, _OneLayer(layer, tiles // 2, tiles), table)
+        found.append(kl / told)
+    return found
+
+
 def assumptions(model: Mini, talks: torch.Tensor, found: Any) -> dict[str, Any]:
     """Measure cross terms, fresh against calibrated energy, additivity over layers, and what a new quantisation of w2 costs."""
     best = found.places("diagonal")
     permute(model, best)
-    with torch.no_grad(), tapped(model) as caught:
-        whole = model(talks)[:, replies.PROMPT :].float().log_softmax(-1)
+    with tapped(model) as caught:
+        whole = predictions(model, talks, None)
     decoded = (torch.arange(talks.shape[1]) >= replies.PROMPT).repeat(len(talks))
-    answer: dict[str, Any] = {"cross terms": {}, "additivity": _additivity(model, talks, whole)}
+    answer: dict[str, Any] = {
+        "cross terms": {},
+        "additivity": _additivity(model, talks, whole, found.table("diagonal", best)),
+    }
     for layer in model.layers:
         place = layer.experts.layer
         routed = caught.routed[place]
@@ -113,34 +131,36 @@ def restart_floor(model: Mini, talks: torch.Tensor) -> dict[str, Any]:
     chance = torch.Generator(talks.device).manual_seed(5)
     mixed = torch.randperm(len(talks), generator=chance, device=talks.device)
     before = replies.decoded(model, talks, rows.split(64))
-    answer = {}
-    mixes = {
-        "the same again": rows.split(64),
-        "64 others": mixed.split(64),
-        "48": mixed.split(48),
-        "16": mixed.split(16),
-        "4": mixed[:64].split(4),
-    }
-    for name, batches in (*mixes.items(), ("1", mixed[:16].split(1))):
-        after = replies.decoded(model, talks, batches)
-        seen = torch.cat(list(batches))
-        kl = torch.cat([replies.divergence(before[one], after[one])[None].double() for one in seen])
-        flips = torch.cat([(before[one].argmax(-1) != after[one].argmax(-1))[None] for one in seen])
-        answer[f"64 rows against {name}"] = {
-            "kl": float(kl.mean()), "worst conversation": float(kl.mean(1).max()), "conversations": len(seen),
-            "most likely token differs": float(flips.double().mean()),
-        }  # fmt: skip
+    answer = {"the same again": _restarted(model, talks, before, rows.split(64))}
+    for size in (64, 48, 16, 4, 1):
+        some = mixed[: min(len(mixed), 16 * size)]
+        answer[f"other company, {size} rows"] = _restarted(model, talks, before, some.split(size))
+    for layer in model.layers:
+        layer.experts.backwards = True
+    answer["picks added backwards"] = _restarted(model, talks, before, rows.split(64))
+    for layer in model.layers:
+        layer.experts.backwards = False
     model.dtype = torch.float32
     return answer
+
+
+def _restarted(
+    model: Mini, talks: torch.Tensor, before: torch.Tensor, batches: Sequence[torch.Tensor]
+) -> dict[str, float]:
+    after, seen = replies.decoded(model, talks, batches), torch.cat(list(batches))
+    kl = torch.stack([replies.divergence(before[one], after[one]).double() for one in seen])
+    flips = torch.stack([(before[one].argmax(-1) != after[one].argmax(-1)).double() for one in seen])
+    return {
+        "kl": float(kl.mean()), "worst conversation": float(kl.mean(1).max()), "conversations": len(seen),
+        "most likely token differs": float(flips.mean()),
+    }  # fmt: skip
 
 
 def _cross(experts: Any, routed: Routed, fisher: torch.Tensor, calibrated: np.ndarray) -> dict[str, Any]:
     count, neurons = experts.w1.shape[:2]
     depths = range(TILE, neurons, TILE)
-    sums = {
-        name: np.zeros(len(depths))
-        for name in ("together", "apart", "together, fisher", "apart, fisher", "calibrated")
-    }
+    names = ("together", "apart", "together, fisher", "apart, fisher", "calibrated", "constant")
+    sums = {name: np.zeros(len(depths)) for name in names}
     for expert in range(count):
         mine = (routed.picks == expert).any(1)
         x = routed.x[mine].to(experts.w1.device).float()
@@ -150,6 +170,7 @@ def _cross(experts: Any, routed: Routed, fisher: torch.Tensor, calibrated: np.nd
             out = h[:, depth:] @ down[:, depth:].T
             each = h[:, depth:].square().sum(0)
             sums["together"][place] += float(out.square().sum())
+            sums["constant"][place] += float(out.mean(0).square().sum()) * len(x) if len(x) else 0.0
             sums["apart"][place] += float(each @ down[:, depth:].square().sum(0))
             sums["together, fisher"][place] += float((out.square() @ fisher).sum())
             sums["apart, fisher"][place] += float(each @ (down[:, depth:].square().T @ fisher))
@@ -158,6 +179,7 @@ def _cross(experts: Any, routed: Routed, fisher: torch.Tensor, calibrated: np.nd
         "depths": [depth // TILE for depth in depths],
         "together over apart": list(sums["together"] / sums["apart"]),
         "likewise in fisher": list(sums["together, fisher"] / sums["apart, fisher"]),
+        "of it constant": list(sums["constant"] / sums["together"]),
         "fresh over calibrated": list(sums["apart"] / sums["calibrated"]),
     }
 
@@ -180,18 +202,21 @@ class _OneLayer:
         return Uniform(tiles=self.tiles if cut else self.whole)(layer, loads)
 
 
-def _additivity(model: Mini, talks: torch.Tensor, whole: torch.Tensor) -> dict[str, Any]:
+def _additivity(model: Mini, talks: torch.Tensor, whole: torch.Tensor, table: np.ndarray) -> dict[str, Any]:
     tiles = model.shape.moe_intermediate_size // TILE
     answer = {}
-    for depth in range(tiles // 2, tiles):
+    for depth in range(1, tiles):
         alone = [
-            _kl_of(model, talks, whole, _OneLayer(layer, depth, tiles)) for layer in range(len(model.layers))
+            _judged(model, talks, whole, _OneLayer(layer, depth, tiles), table)
+            for layer in range(len(model.layers))
         ]
-        everywhere = _kl_of(model, talks, whole, _OneLayer(None, depth, tiles))
+        everywhere, predicted = _judged(model, talks, whole, _OneLayer(None, depth, tiles), table)
         answer[f"uniform {depth}/{tiles}"] = {
-            "layers alone": alone,
+            "layers alone": [kl for kl, _ in alone],
+            "measured over predicted, layers alone": [kl / told for kl, told in alone],
             "all at once": everywhere,
-            "ratio": everywhere / sum(alone),
+            "measured over predicted, all at once": everywhere / predicted,
+            "all at once over the sum of layers alone": everywhere / sum(kl for kl, _ in alone),
         }
     return answer
 
@@ -220,16 +245,22 @@ def _requantised(
 
 
 def _kl_of(model: Mini, talks: torch.Tensor, whole: torch.Tensor, depth: Any) -> float:
+    return _judged(model, talks, whole, depth, None)[0]
+
+
+def _judged(
+    model: Mini, talks: torch.Tensor, whole: torch.Tensor, depth: Any, table: np.ndarray | None
+) -> tuple[float, float]:
+    """Return the KL of a token and what the importances predict of it (0 without them)."""
     shape = model.shape
+    told = () if table is None else (torch.from_numpy(table).to(talks.device),)
     reading = Reading(
         company=company(len(talks), 16, 0, talks.device), experts=shape.n_routed_experts,
-        tiles=shape.moe_intermediate_size // TILE, depth=depth,
+        tiles=shape.moe_intermediate_size // TILE, depth=depth, predicting=told,
     )  # fmt: skip
-    model.cut_by(reading)
-    with torch.no_grad():
-        after = model(talks)[:, replies.PROMPT :].float().log_softmax(-1)
-    model.cut_by(None)
-    return float(replies.divergence(whole, after).double().mean())
+    after = predictions(model, talks, reading)
+    damage = float(reading.damage[0].view(len(talks), -1)[:, replies.PROMPT :].mean()) if told else 0.0
+    return float(replies.divergence(whole, after).double().mean()), damage
 
 
 def _few(seen: Moments, exact: np.ndarray, count: np.ndarray, prior: float) -> dict[str, float]:

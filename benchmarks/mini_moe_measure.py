@@ -28,7 +28,8 @@ import mini_moe_claims as claims  # noqa: E402
 import mini_moe_replies as replies  # noqa: E402
 import mini_moe_text  # noqa: E402
 from mini_moe import Mini, loaded  # noqa: E402
-from mini_moe_cuts import Depth, Oracle, Priced, Reading, Uniform, company  # noqa: E402
+from mini_moe_cuts import Oracle, Priced, Uniform  # noqa: E402
+from mini_moe_judge import CHUNK, Policy, judge  # noqa: E402
 from sparkctl_vllm import price  # noqa: E402
 from sparkctl_vllm.calibration import checkpoint, curve, recording, replay, survey  # noqa: E402
 from sparkctl_vllm.calibration.cost import Cost, cost  # noqa: E402
@@ -36,7 +37,9 @@ from sparkctl_vllm.calibration.moments import Moments  # noqa: E402
 from sparkctl_vllm.calibration.order import importance, order  # noqa: E402
 from sparkctl_vllm.calibration.record import recorded  # noqa: E402
 
-TILE, NO_CAP, CHUNK = 64, 1e9, 64
+TILE, NO_CAP = 64, 1e9
+FEW = 4
+"""Rows below which a step has too few experts for the oracle's choice to differ, and there are too many steps to search each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +63,6 @@ class Calibrated:
         return np.stack([importance(one, place, TILE) for one, place in zip(costs, places, strict=True)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
-    """A named way to read less."""
-
-    name: str
-    depth: Depth
-    picks: int | None = None
-
-
 def main() -> int:
     """Measure and write."""
     asked = options()
@@ -77,7 +71,13 @@ def main() -> int:
     model = loaded(asked.checkpoint).to(device)
     held = torch.from_numpy(tokens[-corpus.held_out :].astype(np.int32)).to(device)
     result = Result(
-        asked.path, {"device": str(device), "corpus": vars_of(corpus), "conversations": asked.conversations}
+        asked.path,
+        {
+            "device": str(device),
+            "corpus": vars_of(corpus),
+            "conversations": asked.conversations,
+            "model": json.loads((asked.checkpoint / "config.json").read_text(encoding="utf-8")),
+        },
     )
     talks = _conversations(model, held, asked)
     half = len(talks) // 2
@@ -85,12 +85,14 @@ def main() -> int:
     judged = talks[half : half + asked.judged]
     result.add("curves", _curves(found))
     result.add("calibration", claims.calibration(found.moments, found.costs))
-    for rows in asked.sizes:
-        result.add(f"rows {rows}", of_size(model, judged, found, rows))
-    result.add("assumptions", claims.assumptions(model, judged[:CHUNK], found))
-    result.add("rare experts", claims.shrinkage(asked.work / "recording", asked.checkpoint))
     if device.type == "cuda":
         result.add("restart floor", claims.restart_floor(model, judged))
+    gains = fitted(model, talks[: min(half, CHUNK)], found)
+    result.add("gains", gains)
+    for rows in asked.sizes:
+        result.add(f"rows {rows}", of_size(model, judged, found, rows, gains))
+    result.add("assumptions", claims.assumptions(model, judged[:CHUNK], found))
+    result.add("rare experts", claims.shrinkage(asked.work / "recording", asked.checkpoint))
     return 0
 
 
@@ -138,13 +140,29 @@ def calibrated(model: Mini, talks: torch.Tensor, asked: argparse.Namespace) -> C
     )
 
 
-def of_size(model: Mini, talks: torch.Tensor, found: Calibrated, rows: int) -> dict[str, Any]:
+def fitted(model: Mini, talks: torch.Tensor, found: Calibrated) -> list[float]:
+    """Fit one factor a layer to what a cut of this layer alone costs, on conversations of the calibration."""
+    best = found.places("diagonal")
+    claims.permute(model, best)
+    gains = claims.gains(model, talks, found.table("diagonal", best))
+    claims.permute(model, None)
+    return gains
+
+
+def of_size(
+    model: Mini, talks: torch.Tensor, found: Calibrated, rows: int, gains: list[float]
+) -> dict[str, Any]:
     """Judge every policy at one step size: by name, bytes, KL and what was predicted."""
     answer: dict[str, Any] = {}
     best = found.places("diagonal")
     tables = {kind: found.table(kind, best) for kind in ("diagonal", "scalar")}
     claims.permute(model, best)
-    answer |= judge(model, talks, rows, _policies(found, tables["diagonal"], rows), tables)
+    tables["fitted"] = tables["diagonal"] * np.array(gains, dtype=np.float32)[:, None, None]
+    policies = _policies(found, tables["diagonal"], rows)
+    policies += [
+        Policy(name=f"{one.name}, fitted", depth=one.depth) for one in _filled(found, tables["fitted"], rows)
+    ]
+    answer |= judge(model, talks, rows, policies, tables)
     tiles = tables["diagonal"].shape[2]
     variants = {
         "scalar": ("scalar", 1),
@@ -164,56 +182,6 @@ def of_size(model: Mini, talks: torch.Tensor, found: Calibrated, rows: int) -> d
             ]
         answer |= judge(model, talks, rows, cuts, told)
     claims.permute(model, None)
-    return answer
-
-
-def judge(
-    model: Mini, talks: torch.Tensor, rows: int, policies: list[Policy], tables: Mapping[str, np.ndarray]
-) -> dict[str, Any]:
-    """Run policies over conversations; every KL is that of the same tokens under the whole model."""
-    device, shape = model.embed.device, model.shape
-    told = tuple(torch.from_numpy(one).to(device) for one in tables.values())
-    tiles = told[0].shape[2]
-    kept: dict[str, list[tuple[torch.Tensor, Reading]]] = {one.name: [] for one in policies}
-    for number, part in enumerate(talks.split(CHUNK)):
-        whole = _predictions(model, part, None)
-        for one in policies:
-            reading = Reading(
-                company=company(len(part), rows, number, device), experts=shape.n_routed_experts, tiles=tiles,
-                depth=one.depth, picks=one.picks, predicting=told,
-            )  # fmt: skip
-            after = _predictions(model, part, reading)
-            kept[one.name].append((replies.divergence(whole, after).double().cpu(), reading))
-    return {name: _summary(parts, list(tables)) for name, parts in kept.items()}
-
-
-def _predictions(model: Mini, talks: torch.Tensor, cut: Reading | None) -> torch.Tensor:
-    model.cut_by(cut)
-    with torch.no_grad():
-        logs = model(talks)[:, replies.PROMPT :].float().log_softmax(-1)
-    model.cut_by(None)
-    return logs
-
-
-def _summary(parts: list[tuple[torch.Tensor, Reading]], kinds: list[str]) -> dict[str, Any]:
-    kl = torch.cat([one for one, _ in parts])
-    talks = kl.mean(1)
-    chance = np.random.default_rng(0)
-    means = [float(talks[chance.integers(len(talks), size=len(talks))].mean()) for _ in range(1000)]
-    low, high = np.percentile(means, [2.5, 97.5])
-    answer = {
-        "bytes": sum(one.read for _, one in parts) / sum(one.whole for _, one in parts),
-        "kl": float(kl.mean()), "low": float(low), "high": float(high), "median": float(kl.median()),
-        "worst conversation": float(talks.max() / talks.mean()),
-    }  # fmt: skip
-    for place, kind in enumerate(kinds):
-        damage = torch.cat(
-            [one.damage[place].view(-1, replies.PROMPT + replies.REPLY).cpu() for _, one in parts]
-        )
-        spread = damage[:, replies.PROMPT :].double()
-        answer[f"predicted, {kind}"] = float(spread.mean())
-        answer[f"correlation of conversations, {kind}"] = float(np.corrcoef(spread.mean(1), talks)[0, 1])
-        answer[f"worst conversation, {kind}"] = float(spread.mean(1).max() / spread.mean())
     return answer
 
 
@@ -252,10 +220,9 @@ def _filled(found: Calibrated, table: np.ndarray, rows: int) -> list[Policy]:
                     depth=Priced(importance=on, prices=each),
                 )
             )
-            budgets = tuple(round(one) for one in whole)
-            made.append(
-                Policy(name=f"water-filled {k}/{tiles}, oracle", depth=Oracle(importance=on, budgets=budgets))
-            )
+            if rows >= FEW:
+                best = Oracle(importance=on, budgets=tuple(round(one) for one in whole))
+                made.append(Policy(name=f"water-filled {k}/{tiles}, oracle", depth=best))
     return made
 
 

@@ -73,7 +73,7 @@ def needed_bytes(checkpoint: Checkpoint, layer: int, tokens: int) -> int:
     experts, neurons, hidden = checkpoint.shape(layer)
     recorded = 2 * tokens * hidden * 2  # once as the batches hold it, once joined
     expert = 3 * neurons * hidden * 4 * 3  # codes, numbers and what dequantising makes on its way
-    chunk = CHUNK * (hidden * 4 + neurons * (4 * 4 + 8))
+    chunk = min(CHUNK, max(tokens, SAMPLE)) * (hidden * 4 + neurons * (4 * 4 + 8))
     return recorded + expert + chunk + 6 * experts * neurons * 8
 
 
