@@ -65,7 +65,7 @@ class Experts(nn.Module):
         if kept is not None:
             h = h * (torch.arange(h.shape[1], device=h.device) < kept.flatten()[order, None])
         out = _grouped(h, self._weight(self.w2, h.dtype), ends)[back]
-        return (out.view(tokens, top_k, -1) * weights[..., None].to(out.dtype)).sum(1)
+        return (out.view(tokens, top_k, -1).float() * weights[..., None]).sum(1).to(x.dtype)
 
     def _hidden(self, x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         gate = _grouped(x, self._weight(self.w1, x.dtype), ends).clamp(max=self.limit)

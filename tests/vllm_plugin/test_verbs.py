@@ -59,6 +59,15 @@ def test_probe_without_text_is_inconclusive(owned, capsys):
     assert "hint: record" in out
 
 
+def test_some_experts_are_a_sample_of_all(owned, capsys):
+    """Every second expert: their own figures, half as many."""
+    words = ("probe", owned / "checkpoint", "--recording", owned / "recording", "--json", "--layers", "0")
+    _, out, _ = said(capsys, *words, "--experts", "3")
+    one = json.loads(out)["layers"][0]
+    assert one["experts"] == 3
+    assert 0 < one["kept"]["natural"]["0.5"] < 1
+
+
 def test_a_probe_resumed_is_the_same(owned, tmp_path, capsys):
     """Layers in the work folder are not measured again and answer alike."""
     words = ("probe", owned / "checkpoint", "--recording", owned / "recording", "--work", tmp_path, "--json")
@@ -117,6 +126,7 @@ def test_a_plan_needs_gradients(owned, tmp_path, capsys):
         (("probe", "CHECKPOINT", "--tile", "100"), "--tile: 100, allowed: a multiple of 64"),
         (("probe", "CHECKPOINT", "--widths", "64,64"), "add up to 192"),
         (("probe", "CHECKPOINT", "--ranks", "4"), "ranks: 4, allowed: 1 to 3"),
+        (("probe", "CHECKPOINT", "--experts", "7"), "--experts: 7, allowed: 1 to 6"),
         (("plan", "CHECKPOINT", "--recording", "RECORDING", "-o", "PLAN"), "rows of a step: 24, allowed: at most 16"),
         (("plan", "CHECKPOINT", "--recording", "RECORDING", "-o", "PLAN", "--rows", "8", "--share", "2"), "share of the bytes: 2.0"),
         (("plan", "CHECKPOINT", "--recording", "RECORDING", "-o", "PLAN", "--rows", "8", "--eps", "0"), "eps: 0.0"),
@@ -129,6 +139,14 @@ def test_wrong_use_is_told(owned, tmp_path, capsys, words, says):
     code, out, err = said(capsys, *(places.get(word, word) for word in words))
     assert (code, out) == (2, "")
     assert says in err
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
+def test_a_device_that_is_not_there_is_told(owned, capsys):
+    """Not a traceback of the library."""
+    code, _, err = said(capsys, "probe", owned / "checkpoint", "--device", "cuda")
+    assert code == 2
+    assert "device: cuda, allowed: cpu" in err
 
 
 @pytest.mark.parametrize("words", [(), ("unknown",), ("probe",), ("probe", "x", "--layers", "a")])

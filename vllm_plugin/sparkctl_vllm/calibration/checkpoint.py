@@ -38,8 +38,9 @@ class Expert:
 
     def hidden(self, x: torch.Tensor) -> torch.Tensor:
         """Return the activations [rows, neurons] of x [rows, hidden], in float32."""
-        gate = (x.float() @ self.gate.T).clamp(max=self.limit)
-        return torch.nn.functional.silu(gate) * (x.float() @ self.up.T).clamp(-self.limit, self.limit)
+        x = x.to(self.gate.device, torch.float32)
+        gate = (x @ self.gate.T).clamp(max=self.limit)
+        return torch.nn.functional.silu(gate) * (x @ self.up.T).clamp(-self.limit, self.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,10 @@ class Checkpoint:
     places: Mapping[int, tuple[Mapping[tuple[str, str], Place], ...]]
     norms: Mapping[int, Place]
     config: Mapping[str, Any]
+    device: str = "cpu"
+    """Where an expert's weights are unpacked and used."""
+    every: int = 1
+    """A survey takes every so-manieth expert: all for a plan, some for a look."""
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -90,7 +95,7 @@ class Checkpoint:
     def expert(self, layer: int, expert: int) -> Expert:
         """Read one expert."""
         held = self.places[layer][expert]
-        parts = {part: _numbers(held, part) for part in ("gate", "up", "down")}
+        parts = {part: _numbers(held, part, self.device) for part in ("gate", "up", "down")}
         demand(
             parts["up"].shape == parts["gate"].shape and parts["down"].shape == parts["gate"].T.shape,
             held["gate", "weight"].name,
@@ -113,8 +118,9 @@ class Checkpoint:
         return answer
 
 
-def opened(folder: Path) -> Checkpoint:
-    """Read the headers of a checkpoint's files."""
+def opened(folder: Path, device: str = "cpu") -> Checkpoint:
+    """Read the headers of a checkpoint's files; its experts will be used on this device."""
+    demand(device == "cpu" or torch.cuda.is_available(), "device", device, "cpu: no CUDA device is here")
     config = folder / "config.json"
     demand(config.is_file(), str(config), "no such file", "a checkpoint: config.json beside *.safetensors")
     try:
@@ -141,7 +147,7 @@ def opened(folder: Path) -> Checkpoint:
         "experts stacked into one tensor a layer are not read: save them one by one",
     )
     places = {layer: _whole(layer, experts) for layer, experts in found.items()}
-    return Checkpoint(folder=folder, places=places, norms=norms, config=said)
+    return Checkpoint(folder=folder, places=places, norms=norms, config=said, device=device)
 
 
 def _whole(
@@ -170,9 +176,9 @@ def _read(place: Place) -> torch.Tensor:
         return held.get_tensor(place.name)
 
 
-def _numbers(held: Mapping[tuple[str, str], Place], part: str) -> torch.Tensor:
+def _numbers(held: Mapping[tuple[str, str], Place], part: str, device: str) -> torch.Tensor:
     place = held[part, "weight"]
-    weight = _read(place)
+    weight = _read(place).to(device)
     if (part, "scale") in held:
         demand(
             weight.element_size() == 1,
@@ -180,7 +186,7 @@ def _numbers(held: Mapping[tuple[str, str], Place], part: str) -> torch.Tensor:
             weight.dtype,
             "one byte for two MXFP4 codes beside a scale",
         )
-        scale = _read(held[part, "scale"])
+        scale = _read(held[part, "scale"]).to(device)
         return mxfp4.dequantised(weight.view(torch.uint8), scale.view(torch.uint8))
     demand(
         weight.dtype in PLAIN, place.name, weight.dtype, "bfloat16, float16, float32, or MXFP4 with a scale"

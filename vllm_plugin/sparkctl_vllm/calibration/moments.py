@@ -63,9 +63,10 @@ def measured(
     _fits(layer, routed, experts, hidden)
     tried = _spread(routed.x) if sample is None else sample
     squares = np.full(hidden, np.nan) if fisher is None else fisher
-    rows = [_expert(checkpoint, layer, expert, routed, tried, squares) for expert in range(experts)]
+    chosen = range(0, experts, checkpoint.every)
+    rows = [_expert(checkpoint, layer, expert, routed, tried, squares) for expert in chosen]
     columns = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    return Moments(**columns, tried=np.full(experts, float(len(tried))), fisher=squares)
+    return Moments(**columns, tried=np.full(len(rows), float(len(tried))), fisher=squares)
 
 
 def needed_bytes(checkpoint: Checkpoint, layer: int, tokens: int) -> int:
@@ -98,16 +99,16 @@ def _expert(  # noqa: PLR0913, PLR0917 - one expert with all that is asked of it
     square, weighted = (torch.zeros(weights.gate.shape[0], dtype=torch.float64) for _ in range(2))
     for begin in range(0, len(rows), CHUNK):
         part = slice(begin, begin + CHUNK)
-        h = weights.hidden(routed.x[rows[part]]).double().square()
+        h = weights.hidden(routed.x[rows[part]]).cpu().double().square()
         square += h.sum(0)
         weighted += squared[part] @ h
-    down = weights.down.double().square()
+    down = weights.down.cpu().double().square()
     return {
         "count": np.float64(len(rows)),
         "load": np.float64(squared.sum()),
         "square": square.numpy(),
         "weighted": weighted.numpy(),
-        "tried_square": weights.hidden(tried).double().square().sum(0).numpy(),
+        "tried_square": weights.hidden(tried).cpu().double().square().sum(0).numpy(),
         "norm": down.sum(0).numpy(),
         "informed": fisher @ down.numpy(),
     }

@@ -35,7 +35,11 @@ def surveyed(
 def identity(checkpoint: Checkpoint, recording: Recording | None) -> dict[str, str]:
     """Return the hashes of what a survey is made of."""
     text = "gaussian inputs" if recording is None else f"{recording.header.text} seed {recording.header.seed}"
-    return {**checkpoint.hashes(), "recording": sha256(text.encode()).hexdigest()}
+    return {
+        **checkpoint.hashes(),
+        "recording": sha256(text.encode()).hexdigest(),
+        "experts": f"1 in {checkpoint.every}",
+    }
 
 
 def _layer(checkpoint: Checkpoint, recording: Recording | None, layer: int) -> Moments:

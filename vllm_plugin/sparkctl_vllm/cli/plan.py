@@ -37,7 +37,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> Answer:
     """Survey, plan, write."""
-    checkpoint, recording = opened(asked.checkpoint), recording_at(asked.recording)
+    checkpoint, recording = opened(asked.checkpoint, asked.device), recording_at(asked.recording)
     wanted = Wanted(
         widths=sliced(checkpoint, checkpoint.layers[0], asked),
         tile=asked.tile,

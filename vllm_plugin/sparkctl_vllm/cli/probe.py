@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,19 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="what its routers saw on text; without it inputs are Gaussian, and the answer is inconclusive",
     )
+    parser.add_argument(
+        "--experts", type=int, help="of each layer about so many, evenly spread; all by default"
+    )
     parser.add_argument("--layers", type=numbers, help="only these, as 0,1,20; all by default")
 
 
 def run(asked: argparse.Namespace) -> Answer:
     """Measure layer by layer and answer."""
-    checkpoint = opened(asked.checkpoint)
+    checkpoint = opened(asked.checkpoint, asked.device)
     recording = recording_at(asked.recording) if asked.recording else None
     layers = _layers(asked.layers, checkpoint, recording)
     widths = sliced(checkpoint, layers[0], asked)
+    checkpoint = _sampled(checkpoint, layers[0], asked.experts)
     tell(checkpoint, recording, layers)
     begin, told = time.monotonic(), []
     for layer, moments in surveyed(checkpoint, recording, layers, asked.work):
@@ -106,6 +111,12 @@ def _told(layer: int, moments: Moments, widths: Sequence[int], tile: int) -> dic
         "curves": {name: list(kept) for name, kept in found.kept.items()},
         "kept": {name: {str(share): found.at(name, share) for share in SHARES} for name in found.kept},
     }
+
+
+def _sampled(checkpoint: Checkpoint, layer: int, experts: int | None) -> Checkpoint:
+    held = checkpoint.shape(layer)[0]
+    demand(experts is None or 1 <= experts <= held, "--experts", experts, f"1 to {held}")
+    return replace(checkpoint, every=held // experts) if experts else checkpoint
 
 
 def _layers(

@@ -23,6 +23,9 @@ def slicing(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tile", type=int, default=64, help="neurons read or skipped together; 128 for EXL3")
     parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="where experts are unpacked and used"
+    )
+    parser.add_argument(
         "--work", type=Path, help="folder for finished layers: a run that broke off goes on there"
     )
 
