@@ -62,6 +62,7 @@ def calibration(moments: Mapping[int, Moments], costs: Mapping[int, Cost]) -> di
             "fisher, mean over channels": float(one.fisher.mean()),
             "fisher, largest channel over mean": float(one.fisher.max() / one.fisher.mean()),
             "diagonal over scalar, sum": float(costs[layer].diagonal.sum() / costs[layer].scalar.sum()),
+            "aligned over scalar, sum": float(costs[layer].aligned.sum() / costs[layer].scalar.sum()),
         }
     return answer
 
@@ -82,14 +83,14 @@ def gains(model: Mini, talks: torch.Tensor, table: np.ndarray) -> list[float]:
 
 def assumptions(model: Mini, talks: torch.Tensor, found: Any) -> dict[str, Any]:
     """Measure cross terms, fresh against calibrated energy, additivity over layers, and what a new quantisation of w2 costs."""
-    best = found.places("diagonal")
+    best = found.places("aligned")
     permute(model, best)
     with tapped(model) as caught:
         whole = predictions(model, talks, None)
     decoded = (torch.arange(talks.shape[1]) >= replies.PROMPT).repeat(len(talks))
     answer: dict[str, Any] = {
         "cross terms": {},
-        "additivity": _additivity(model, talks, whole, found.table("diagonal", best)),
+        "additivity": _additivity(model, talks, whole, found.table("aligned", best)),
     }
     for layer in model.layers:
         place = layer.experts.layer
@@ -107,8 +108,8 @@ def shrinkage(folder: Path, files: Path) -> dict[str, Any]:
     """Sort and cost one layer from few tokens, with priors of several weights, and judge by all tokens that were recorded."""
     held, opened = recording.opened(folder), checkpoint.opened(files)
     layer = opened.layers[len(opened.layers) // 2]
-    routed, fisher = held.routed(layer), held.fisher(layer)
-    truth = measured(opened, layer, routed, fisher)
+    routed = held.routed(layer)
+    truth = measured(opened, layer, routed)
     exact = shrunk(truth, 0.0) * truth.norm if truth.count.min() > 0 else shrunk(truth) * truth.norm
     answer: dict[str, Any] = {"layer": layer}
     for tokens in (64, 256, 1024, 4096):
@@ -116,7 +117,7 @@ def shrinkage(folder: Path, files: Path) -> dict[str, Any]:
             break
         few = torch.linspace(0, len(routed.x) - 1, tokens).long()
         part = Routed(x=routed.x[few], picks=routed.picks[few], weights=routed.weights[few])
-        seen = measured(opened, layer, part, fisher)
+        seen = measured(opened, layer, part)
         answer[f"{tokens} tokens"] = {
             "picks of an expert, mean": float(seen.count.mean()),
             **{f"prior {prior:g}": _few(seen, exact, truth.count, prior) for prior in PRIORS},

@@ -38,6 +38,7 @@ from sparkctl_vllm.calibration.order import importance, order  # noqa: E402
 from sparkctl_vllm.calibration.record import recorded  # noqa: E402
 
 TILE, NO_CAP = 64, 1e9
+KINDS = ("aligned", "diagonal", "scalar")
 FEW = 4
 """Rows below which a step has too few experts for the oracle's choice to differ, and there are too many steps to search each."""
 
@@ -142,9 +143,9 @@ def calibrated(model: Mini, talks: torch.Tensor, asked: argparse.Namespace) -> C
 
 def fitted(model: Mini, talks: torch.Tensor, found: Calibrated) -> list[float]:
     """Fit one factor a layer to what a cut of this layer alone costs, on conversations of the calibration."""
-    best = found.places("diagonal")
+    best = found.places("aligned")
     claims.permute(model, best)
-    gains = claims.gains(model, talks, found.table("diagonal", best))
+    gains = claims.gains(model, talks, found.table("aligned", best))
     claims.permute(model, None)
     return gains
 
@@ -154,17 +155,18 @@ def of_size(
 ) -> dict[str, Any]:
     """Judge every policy at one step size: by name, bytes, KL and what was predicted."""
     answer: dict[str, Any] = {}
-    best = found.places("diagonal")
-    tables = {kind: found.table(kind, best) for kind in ("diagonal", "scalar")}
+    best = found.places("aligned")
+    tables = {kind: found.table(kind, best) for kind in KINDS}
     claims.permute(model, best)
-    tables["fitted"] = tables["diagonal"] * np.array(gains, dtype=np.float32)[:, None, None]
-    policies = _policies(found, tables["diagonal"], rows)
+    tables["fitted"] = tables["aligned"] * np.array(gains, dtype=np.float32)[:, None, None]
+    policies = _policies(found, tables["aligned"], rows)
     policies += [
         Policy(name=f"{one.name}, fitted", depth=one.depth) for one in _filled(found, tables["fitted"], rows)
     ]
     answer |= judge(model, talks, rows, policies, tables)
-    tiles = tables["diagonal"].shape[2]
+    tiles = tables["aligned"].shape[2]
     variants = {
+        "diagonal": ("diagonal", 1),
         "scalar": ("scalar", 1),
         "as shipped": ("energy", 0),
         "groups of 32": ("energy", 32),
@@ -173,13 +175,11 @@ def of_size(
     for name, (kind, group) in variants.items():
         places = found.places(kind, group)
         claims.permute(model, places)
-        told = {one: found.table(one, places) for one in ("diagonal", "scalar")}
+        told = {one: found.table(one, places) for one in KINDS}
         cuts = [Policy(name=f"uniform {k}/{tiles}, {name}", depth=Uniform(tiles=k)) for k in range(1, tiles)]
-        if name == "scalar":
-            cuts = [
-                Policy(name=f"{one.name}, scalar", depth=one.depth)
-                for one in _filled(found, told["scalar"], rows)
-            ]
+        if name in told:
+            filled = _filled(found, told[name], rows)
+            cuts = [Policy(name=f"{one.name}, {name}", depth=one.depth) for one in filled]
         answer |= judge(model, talks, rows, cuts, told)
     claims.permute(model, None)
     return answer

@@ -45,18 +45,23 @@ def test_moments_are_those_of_every_token(surveyed_mini):
     """Counts, loads, squares, norms and what F makes of them: token by token, in float64."""
     model, _, held, found = surveyed_mini
     for layer, one in found.items():
-        experts, routed, fisher = model.layers[layer].experts, held.routed(layer), held.fisher(layer)
+        experts, routed, fisher = model.layers[layer].experts, held.routed(layer), held.routed(layer).fisher
         assert len(routed.x) == 16 * 8
         for expert in range(6):
             gate, up, down = (getattr(experts, part).data[expert].double() for part in ("w1", "w3", "w2"))
             count = load = 0.0
-            square, weighted = np.zeros(192), np.zeros(192)
-            for x, picks, weights in zip(
-                routed.x.double(), routed.picks, routed.weights.double(), strict=True
+            square, weighted, aligned = np.zeros(192), np.zeros(192), np.zeros(192)
+            for x, picks, weights, g in zip(
+                routed.x.double(),
+                routed.picks,
+                routed.weights.double(),
+                routed.gradient.double(),
+                strict=True,
             ):
                 for slot in (picks == expert).nonzero().flatten().tolist():
                     h = torch.nn.functional.silu((gate @ x).clamp(max=10)) * (up @ x).clamp(-10, 10)
                     squared = h.square().numpy()
+                    aligned += (h * (down.T @ g)).square().numpy()
                     count += 1
                     load += float(weights[slot] ** 2)
                     square += squared
@@ -65,6 +70,7 @@ def test_moments_are_those_of_every_token(surveyed_mini):
             assert one.load[expert] == pytest.approx(load)
             assert np.allclose(one.square[expert], square, rtol=1e-4)
             assert np.allclose(one.weighted[expert], weighted, rtol=1e-4)
+            assert np.allclose(one.aligned[expert], aligned, rtol=1e-3)
             assert np.allclose(one.norm[expert], down.square().sum(0))
             assert np.allclose(one.informed[expert], np.einsum("cn,c,cn->n", down, fisher, down))
 

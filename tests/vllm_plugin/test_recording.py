@@ -110,7 +110,9 @@ def test_sampled_labels_estimate_the_fisher_information(tmp_path):
                 gradient = caught.gradients(logs)[0][1:].double()
             exact += float(logs.detach().exp()) * gradient.square().sum(0)
     draws = [
-        recorded(model, model, [talk.repeat(64, 1)], tmp_path / str(seed), prompt=1, seed=seed).fisher(0)
+        recorded(model, model, [talk.repeat(64, 1)], tmp_path / str(seed), prompt=1, seed=seed)
+        .routed(0)
+        .fisher
         for seed in range(6)
     ]
     assert np.mean(draws, axis=0) == pytest.approx(exact.numpy() / 3, rel=0.25)

@@ -1,8 +1,8 @@
 """Cost: what leaving out one neuron costs on average, and how much a layer's output matters to the predictions. Pure.
 
 The drop cost of a neuron is d = E[h^2] ||w2||^2, its share of the expert's expected output energy. In nats it weighs one half of the Fisher
-information of the layer's output: KL = 1/2 sum r^2 E[h^2] w2' F w2 over what is dropped. F is taken as one number a layer (its mean diagonal)
-or as its diagonal.
+information of the layer's output: KL = 1/2 sum r^2 E[h^2] w2' F w2 over what is dropped. F is taken as one number a layer (its mean
+diagonal), as its diagonal, or neuron by neuron along what it writes: 1/2 E[(h w2'g)^2], token by token, with g the gradient of a sampled label.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,12 @@ UNCUT = 2.0**60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """One layer's costs, [experts, neurons]: `energy` is the drop cost, `scalar` and `diagonal` the same in nats at router weight 1."""
+    """One layer's costs, [experts, neurons]: `energy` is the drop cost, the others the same in nats at router weight 1."""
 
     energy: Floats
     scalar: Floats
     diagonal: Floats
+    aligned: Floats
     rare: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     """Experts that were hardly ever asked, [experts]."""
 
@@ -37,6 +38,7 @@ def cost(moments: Moments, prior_tokens: float = PRIOR_TOKENS, least_tokens: int
         energy=squares * moments.norm,
         scalar=squares * moments.norm * moments.fisher.mean() / 2,
         diagonal=squares * moments.informed / 2,
+        aligned=_aligned(moments, squares, prior_tokens),
         rare=moments.count < least_tokens,
     )
 
@@ -51,3 +53,12 @@ def shrunk(moments: Moments, prior_tokens: float = PRIOR_TOKENS) -> Floats:
     expected = (moments.count[:, None] * prior).sum()
     scale = moments.square.sum() / expected if expected > 0 else 1.0
     return (moments.square + prior_tokens * scale * prior) / (moments.count[:, None] + prior_tokens)
+
+
+def _aligned(moments: Moments, squares: Floats, prior_tokens: float) -> Floats:
+    """Return 1/2 E[(h w2'g)^2], drawn towards the diagonal's answer, scaled to the layer's sum, as `prior_tokens` observations."""
+    prior = squares * moments.informed
+    expected = (moments.count[:, None] * prior).sum()
+    scale = moments.aligned.sum() / expected if expected > 0 else 1.0
+    pulled = moments.aligned + prior_tokens * scale * prior
+    return pulled / (moments.count[:, None] + prior_tokens) / 2

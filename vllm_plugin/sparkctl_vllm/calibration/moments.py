@@ -35,6 +35,8 @@ class Moments:
     """Sum of h^2 over those tokens."""
     weighted: Floats
     """Sum of r^2 h^2."""
+    aligned: Floats
+    """Sum of (h w2'g)^2: what the neuron's output does to the log-probability, token by token; not a number without gradients."""
     tried: Floats
     """Tokens of the sample, one number an expert."""
     tried_square: Floats
@@ -52,16 +54,13 @@ class Moments:
 
 
 def measured(
-    checkpoint: Checkpoint,
-    layer: int,
-    routed: Routed,
-    fisher: Floats | None,
-    sample: torch.Tensor | None = None,
+    checkpoint: Checkpoint, layer: int, routed: Routed, sample: torch.Tensor | None = None
 ) -> Moments:
     """Measure one layer, expert by expert; `sample` replaces the tokens on which every expert is tried."""
     experts, _, hidden = checkpoint.shape(layer)
     _fits(layer, routed, experts, hidden)
     tried = _spread(routed.x) if sample is None else sample
+    fisher = routed.fisher
     squares = np.full(hidden, np.nan) if fisher is None else fisher
     chosen = range(0, experts, checkpoint.every)
     rows = [_expert(checkpoint, layer, expert, routed, tried, squares) for expert in chosen]
@@ -72,10 +71,10 @@ def measured(
 def needed_bytes(checkpoint: Checkpoint, layer: int, tokens: int) -> int:
     """Return the memory that `measured` takes for a layer beyond the libraries: x, one expert in float32, a chunk of rows, the tables."""
     experts, neurons, hidden = checkpoint.shape(layer)
-    recorded = 2 * tokens * hidden * 2  # once as the batches hold it, once joined
+    recorded = 2 * 2 * tokens * hidden * 2  # x and gradient, once as the batches hold them, once joined
     expert = 3 * neurons * hidden * 4 * 3  # codes, numbers and what dequantising makes on its way
-    chunk = min(CHUNK, max(tokens, SAMPLE)) * (hidden * 4 + neurons * (4 * 4 + 8))
-    return recorded + expert + chunk + 6 * experts * neurons * 8
+    chunk = min(CHUNK, max(tokens, SAMPLE)) * (hidden * 4 + neurons * (5 * 4 + 2 * 8))
+    return recorded + expert + chunk + 7 * experts * neurons * 8
 
 
 def guessed(checkpoint: Checkpoint, layer: int, seed: int = 0) -> Moments:
@@ -87,7 +86,7 @@ def guessed(checkpoint: Checkpoint, layer: int, seed: int = 0) -> Moments:
     nothing = Routed(
         x=torch.empty(0, hidden), picks=torch.empty(0, 1, dtype=torch.int32), weights=torch.empty(0, 1)
     )
-    return measured(checkpoint, layer, nothing, None, x if scale is None else x * scale)
+    return measured(checkpoint, layer, nothing, x if scale is None else x * scale)
 
 
 def _expert(  # noqa: PLR0913, PLR0917 - one expert with all that is asked of it
@@ -96,18 +95,23 @@ def _expert(  # noqa: PLR0913, PLR0917 - one expert with all that is asked of it
     weights = checkpoint.expert(layer, expert)
     rows, slots = (routed.picks == expert).nonzero(as_tuple=True)
     squared = routed.weights[rows, slots].double().square()
-    square, weighted = (torch.zeros(weights.gate.shape[0], dtype=torch.float64) for _ in range(2))
+    square, weighted, aligned = (torch.zeros(len(weights.gate), dtype=torch.float64) for _ in range(3))
     for begin in range(0, len(rows), CHUNK):
         part = slice(begin, begin + CHUNK)
-        h = weights.hidden(routed.x[rows[part]]).cpu().double().square()
-        square += h.sum(0)
-        weighted += squared[part] @ h
+        h = weights.hidden(routed.x[rows[part]])
+        h_squared = h.cpu().double().square()
+        square += h_squared.sum(0)
+        weighted += squared[part] @ h_squared
+        if routed.gradient is not None:
+            g = routed.gradient[rows[part]].to(h.device, torch.float32)
+            aligned += (h * (g @ weights.down)).cpu().double().square().sum(0)
     down = weights.down.cpu().double().square()
     return {
         "count": np.float64(len(rows)),
         "load": np.float64(squared.sum()),
         "square": square.numpy(),
         "weighted": weighted.numpy(),
+        "aligned": aligned.numpy() if routed.gradient is not None else np.full(len(aligned), np.nan),
         "tried_square": weights.hidden(tried).cpu().double().square().sum(0).numpy(),
         "norm": down.sum(0).numpy(),
         "informed": fisher @ down.numpy(),

@@ -31,8 +31,8 @@ class Wanted:
     steps: int = 64
     """Steps of each size that are replayed."""
     most_rows: int = 64
-    diagonal: bool = True
-    """Fisher information as its diagonal; otherwise as one number a layer."""
+    fisher: str = "aligned"
+    """How the layer's output is weighed: a field of Cost in nats, aligned, diagonal or scalar."""
     seed: int = 0
 
 
@@ -88,7 +88,7 @@ def _tables(moments: Mapping[int, Moments], wanted: Wanted) -> dict[str, NDArray
     tables: dict[str, NDArray[np.generic]] = {}
     for layer, place in enumerate(sorted(moments)):
         of = cost(moments[place])
-        nats = of.diagonal if wanted.diagonal else of.scalar
+        nats = getattr(of, wanted.fisher)
         places = order(nats, wanted.widths)
         tables[f"perm.L{layer}"] = places.astype(np.uint16)
         tables[f"D.L{layer}"] = importance(nats, places, wanted.tile, of.rare)

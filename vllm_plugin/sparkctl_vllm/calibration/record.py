@@ -77,7 +77,7 @@ def _batch(  # noqa: PLR0913 - one batch with all that it depends on
         predicted = logits(tokens)
         if seed is not None:
             for layer, one in caught.gradients(_likelihood(predicted, prompt, seed)).items():
-                held[f"squares.L{layer}"] = one.cpu()[decoded].double().square().sum(0)
+                held[f"gradient.L{layer}"] = one.to("cpu", torch.bfloat16)[decoded]
     for layer, routed in caught.routed.items():
         held[f"x.L{layer}"] = routed.x[decoded]
         held[f"picks.L{layer}"] = routed.picks[decoded]

@@ -2,8 +2,8 @@
 
 A folder with recording.json and one safetensors file a batch. A batch that is there is never recorded again, so a run that broke off goes on
 where it was; files appear whole or not at all. `x.L{l}` bf16 [tokens, hidden] is what the experts read, `picks.L{l}` int32 and `weights.L{l}`
-float32 [tokens, top-k]; `conversation` int32 [tokens]; `squares.L{l}` float64 [hidden], where gradients were taken, is the sum over tokens of
-g^2 with g the gradient of the log-probability of a sampled label by the experts' output.
+float32 [tokens, top-k]; `conversation` int32 [tokens]; `gradient.L{l}` bf16 [tokens, hidden], where gradients were taken, is that of
+the log-probability of sampled labels by the experts' output.
 """
 
 import json
@@ -39,11 +39,22 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routed:
-    """What one layer's experts were asked: x [tokens, hidden], picks and weights [tokens, top-k]."""
+    """What one layer's experts were asked: x [tokens, hidden], picks and weights [tokens, top-k], and the gradient of their output."""
 
     x: torch.Tensor
     picks: torch.Tensor
     weights: torch.Tensor
+    gradient: torch.Tensor | None = None
+    """[tokens, hidden]; None where none was taken."""
+
+    @property
+    def fisher(self) -> NDArray[np.float64] | None:
+        """E[g^2] of each output channel, [hidden]."""
+        if self.gradient is None:
+            return None
+        # In parts: float64 of all tokens would be four times what is recorded.
+        total = sum(part.double().square().sum(0) for part in self.gradient.split(1024))
+        return np.asarray(total, dtype=np.float64) / len(self.gradient)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +85,10 @@ class Recording:
 
     def routed(self, layer: int) -> Routed:
         """Read one layer of all batches."""
-        parts = [
-            self._tensors(batch, (f"{name}.L{layer}" for name in ("x", "picks", "weights")))
-            for batch in self._all()
-        ]
-        x, picks, weights = (torch.cat(column) for column in zip(*parts, strict=True))
-        return Routed(x=x, picks=picks, weights=weights)
+        names = ("x", "picks", "weights", "gradient")[: 4 if self.header.gradients else 3]
+        parts = [self._tensors(batch, (f"{name}.L{layer}" for name in names)) for batch in self._all()]
+        joined = (torch.cat(column) for column in zip(*parts, strict=True))
+        return Routed(**dict(zip(names, joined, strict=True)))
 
     def routing(self) -> Routing:
         """Read the picks of all layers."""
@@ -94,13 +103,6 @@ class Recording:
             weights=np.stack(columns[count : 2 * count]),
             conversation=columns[-1],
         )
-
-    def fisher(self, layer: int) -> NDArray[np.float64] | None:
-        """Return E[g^2] of a layer's output channels, [hidden]; None where no gradients were taken."""
-        if not self.header.gradients:
-            return None
-        total = sum(self._tensors(batch, (f"squares.L{layer}",))[0] for batch in self._all())
-        return np.asarray(total, dtype=np.float64) / self.header.tokens
 
     def _all(self) -> range:
         lacking = [batch for batch in range(self.header.batches) if not self.has(batch)]

@@ -48,7 +48,7 @@ def _layer(checkpoint: Checkpoint, recording: Recording | None, layer: int) -> M
     demand(
         layer in recording.header.layers, "layer", layer, f"recorded ones: {list(recording.header.layers)}"
     )
-    return measured(checkpoint, layer, recording.routed(layer), recording.fisher(layer))
+    return measured(checkpoint, layer, recording.routed(layer))
 
 
 def _kept(path: Path | None, make: Callable[[], Moments]) -> Moments:

@@ -31,7 +31,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=64, help="rows of the largest step")
     parser.add_argument("--steps", type=int, default=64, help="steps of each size that are replayed")
     parser.add_argument(
-        "--fisher", choices=("diagonal", "scalar"), default="diagonal", help="how a layer's output is weighed"
+        "--fisher",
+        choices=("aligned", "diagonal", "scalar"),
+        default="aligned",
+        help="how a layer's output is weighed",
     )
 
 
@@ -45,7 +48,7 @@ def run(asked: argparse.Namespace) -> Answer:
         eps=asked.eps,
         most_rows=asked.rows,
         steps=asked.steps,
-        diagonal=asked.fisher == "diagonal",
+        fisher=asked.fisher,
     )
     tell(checkpoint, recording, checkpoint.layers)
     hashes = checkpoint.hashes()
