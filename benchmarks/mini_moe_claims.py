@@ -218,8 +218,18 @@ def _additivity(model: Mini, talks: torch.Tensor, whole: torch.Tensor, table: np
             "all at once": everywhere,
             "measured over predicted, all at once": everywhere / predicted,
             "all at once over the sum of layers alone": everywhere / sum(kl for kl, _ in alone),
+            **{
+                f"measured over predicted, one token in {apart}": _ratio(
+                    *_judged(model, talks, whole, _OneLayer(None, depth, tiles), table, apart)
+                )
+                for apart in (4, 16, 64)
+            },
         }
     return answer
+
+
+def _ratio(measured_: float, predicted: float) -> float:
+    return measured_ / predicted
 
 
 def _requantised(
@@ -249,14 +259,19 @@ def _kl_of(model: Mini, talks: torch.Tensor, whole: torch.Tensor, depth: Any) ->
     return _judged(model, talks, whole, depth, None)[0]
 
 
-def _judged(
-    model: Mini, talks: torch.Tensor, whole: torch.Tensor, depth: Any, table: np.ndarray | None
+def _judged(  # noqa: PLR0913, PLR0917 - what is read, how, and what is predicted of it
+    model: Mini,
+    talks: torch.Tensor,
+    whole: torch.Tensor,
+    depth: Any,
+    table: np.ndarray | None,
+    apart: int = 1,
 ) -> tuple[float, float]:
     """Return the KL of a token and what the importances predict of it (0 without them)."""
     shape = model.shape
     told = () if table is None else (torch.from_numpy(table).to(talks.device),)
     reading = Reading(
-        company=company(len(talks), 16, 0, talks.device), experts=shape.n_routed_experts,
+        company=company(len(talks), 16, 0, talks.device, apart), experts=shape.n_routed_experts,
         tiles=shape.moe_intermediate_size // TILE, depth=depth, predicting=told,
     )  # fmt: skip
     after = predictions(model, talks, reading)

@@ -26,12 +26,13 @@ class Company:
     rows: int
 
 
-def company(conversations: int, rows: int, seed: int, device: torch.device) -> Company:
-    """Put conversations together by `rows`, each begun at another time."""
+def company(conversations: int, rows: int, seed: int, device: torch.device, apart: int = 1) -> Company:
+    """Put conversations together by `rows`, each begun at another time; only every `apart`-th token of a reply is cut, the others are read whole."""
     chance = torch.Generator().manual_seed(seed)
     seat = torch.randperm(conversations, generator=chance)
     begun = torch.randint(REPLY, (conversations, 1), generator=chance)
     step = (torch.arange(REPLY) + begun) % REPLY + (seat // rows * REPLY)[:, None]
+    step[:, torch.arange(REPLY) % apart != apart - 1] = -1
     prompt = torch.full((conversations, PROMPT), -1)
     whole = torch.cat((prompt, step), dim=1).flatten()
     return Company(step=whole.to(device), steps=-(-conversations // rows) * REPLY, rows=rows)
