@@ -88,7 +88,7 @@ class Layer(nn.Module):
         self.gate = nn.Parameter(torch.randn(shape.n_routed_experts, hidden) * hidden**-0.5)
         self.register_buffer("bias", torch.zeros(shape.n_routed_experts))
         self.register_buffer("picked", torch.zeros(shape.n_routed_experts), persistent=False)
-        self.experts = Experts(shape, layer)
+        self.experts, self.forced = Experts(shape, layer), None
         neurons = shape.moe_intermediate_size
         self.shared_w1, self.shared_w3 = _linear(neurons, hidden), _linear(neurons, hidden)
         self.shared_w2 = _linear(hidden, neurons)
@@ -110,6 +110,8 @@ class Layer(nn.Module):
         """Return picks and weights [tokens, top-k]: the bias steers who is picked, never how much he weighs."""
         scores = F.softplus(x.float() @ self.gate.T).sqrt()
         picks = (scores.detach() + self.bias).topk(self.shape.num_experts_per_tok, dim=1).indices
+        if self.forced is not None:  # the picks of another forward over the same tokens
+            picks = self.forced
         if self.training:
             self.picked += torch.bincount(picks.flatten(), minlength=len(self.picked))
         weights = scores.gather(1, picks)

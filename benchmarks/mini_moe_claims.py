@@ -1,4 +1,4 @@
-"""What the method takes for granted, held against the mini model: skew, cross terms, additivity, requantisation, rare experts, restart floor."""
+"""What the method takes for granted, held against the mini model: skew, cross terms, additivity, requantisation, rare experts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -99,6 +99,9 @@ def assumptions(model: Mini, talks: torch.Tensor, found: Any) -> dict[str, Any]:
         fisher = torch.from_numpy(found.moments[place].fisher).to(talks.device)
         calibrated = np.take_along_axis(found.costs[place].energy, best[place], axis=1)
         answer["cross terms"][f"layer {place}"] = _cross(layer.experts, routed, fisher, calibrated)
+    answer["measured over predicted with the picks of the whole model"] = _same_picks(
+        model, talks, whole, caught, found.table("aligned", best)
+    )
     answer["requantisation"] = _requantised(model, talks, whole, best)
     permute(model, None)
     return answer
@@ -123,38 +126,6 @@ def shrinkage(folder: Path, files: Path) -> dict[str, Any]:
             **{f"prior {prior:g}": _few(seen, exact, truth.count, prior) for prior in PRIORS},
         }
     return answer
-
-
-def restart_floor(model: Mini, talks: torch.Tensor) -> dict[str, Any]:
-    """Decode the same tokens in bf16 in other company, and tell the KL between the two: what a restart changes without any cut."""
-    model.dtype = torch.bfloat16
-    rows = torch.arange(len(talks), device=talks.device)
-    chance = torch.Generator(talks.device).manual_seed(5)
-    mixed = torch.randperm(len(talks), generator=chance, device=talks.device)
-    before = replies.decoded(model, talks, rows.split(64))
-    answer = {"the same again": _restarted(model, talks, before, rows.split(64))}
-    for size in (64, 48, 16, 4, 1):
-        some = mixed[: min(len(mixed), 16 * size)]
-        answer[f"other company, {size} rows"] = _restarted(model, talks, before, some.split(size))
-    for layer in model.layers:
-        layer.experts.backwards = True
-    answer["picks added backwards"] = _restarted(model, talks, before, rows.split(64))
-    for layer in model.layers:
-        layer.experts.backwards = False
-    model.dtype = torch.float32
-    return answer
-
-
-def _restarted(
-    model: Mini, talks: torch.Tensor, before: torch.Tensor, batches: Sequence[torch.Tensor]
-) -> dict[str, float]:
-    after, seen = replies.decoded(model, talks, batches), torch.cat(list(batches))
-    kl = torch.stack([replies.divergence(before[one], after[one]).double() for one in seen])
-    flips = torch.stack([(before[one].argmax(-1) != after[one].argmax(-1)).double() for one in seen])
-    return {
-        "kl": float(kl.mean()), "worst conversation": float(kl.mean(1).max()), "conversations": len(seen),
-        "most likely token differs": float(flips.mean()),
-    }  # fmt: skip
 
 
 def _cross(experts: Any, routed: Routed, fisher: torch.Tensor, calibrated: np.ndarray) -> dict[str, Any]:
@@ -230,6 +201,24 @@ def _additivity(model: Mini, talks: torch.Tensor, whole: torch.Tensor, table: np
 
 def _ratio(measured_: float, predicted: float) -> float:
     return measured_ / predicted
+
+
+def _same_picks(
+    model: Mini, talks: torch.Tensor, whole: torch.Tensor, caught: Any, table: np.ndarray
+) -> dict[str, float]:
+    """Tell measured over predicted where every router picks as if nothing had been cut: no gradient sees a pick change."""
+    tiles = model.shape.moe_intermediate_size // TILE
+    for layer in model.layers:
+        layer.forced = caught.routed[layer.experts.layer].picks.long().to(talks.device)
+    answer = {
+        f"uniform {depth}/{tiles}": _ratio(
+            *_judged(model, talks, whole, _OneLayer(None, depth, tiles), table)
+        )
+        for depth in range(1, tiles)
+    }
+    for layer in model.layers:
+        layer.forced = None
+    return answer
 
 
 def _requantised(

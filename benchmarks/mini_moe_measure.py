@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 import mini_moe_claims as claims  # noqa: E402
 import mini_moe_replies as replies  # noqa: E402
+import mini_moe_restart  # noqa: E402
 import mini_moe_text  # noqa: E402
 from mini_moe import Mini, loaded  # noqa: E402
 from mini_moe_cuts import Oracle, Priced, Uniform  # noqa: E402
@@ -68,31 +69,23 @@ def main() -> int:
     """Measure and write."""
     asked = options()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    corpus, tokens = mini_moe_text.read(asked.text)
     model = loaded(asked.checkpoint).to(device)
-    held = torch.from_numpy(tokens[-corpus.held_out :].astype(np.int32)).to(device)
-    result = Result(
-        asked.path,
-        {
-            "device": str(device),
-            "corpus": vars_of(corpus),
-            "conversations": asked.conversations,
-            "model": json.loads((asked.checkpoint / "config.json").read_text(encoding="utf-8")),
-        },
-    )
-    talks = _conversations(model, held, asked)
+    config = json.loads((asked.checkpoint / "config.json").read_text(encoding="utf-8"))
+    talks = _conversations(model, asked)
+    result = Result(asked.path, {"device": str(device), "conversations": len(talks), "model": config})
     half = len(talks) // 2
     found = calibrated(model, talks[:half], asked)
     judged = talks[half : half + asked.judged]
     result.add("curves", _curves(found))
     result.add("calibration", claims.calibration(found.moments, found.costs))
     if device.type == "cuda":
-        result.add("restart floor", claims.restart_floor(model, judged))
+        result.add("restart floor", mini_moe_restart.restart_floor(model, judged[:128]))
     gains = fitted(model, talks[: min(half, CHUNK)], found)
     result.add("gains", gains)
     for rows in asked.sizes:
-        result.add(f"rows {rows}", of_size(model, judged, found, rows, gains))
+        result.add(f"rows {rows}", of_size(model, judged, found, rows))
     result.add("assumptions", claims.assumptions(model, judged[:CHUNK], found))
+    result.add("sorts", of_orders(model, judged, found, asked.sizes[0], gains))
     result.add("rare experts", claims.shrinkage(asked.work / "recording", asked.checkpoint))
     return 0
 
@@ -104,7 +97,11 @@ def options() -> argparse.Namespace:
     parser.add_argument("text", type=Path)
     parser.add_argument("-o", dest="path", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("mini-calibration"))
-    parser.add_argument("--replies", type=Path, help="conversations: read if the file is there, else written")
+    parser.add_argument(
+        "--replies",
+        type=Path,
+        help="conversations: read if the file is there (the text then is not), else written",
+    )
     parser.add_argument("--conversations", type=int, default=512)
     parser.add_argument("--judged", type=int, default=256)
     parser.add_argument(
@@ -126,11 +123,6 @@ class Result:
         print(f"{name}: {time.monotonic() - self.begin:.0f} s", flush=True)
 
 
-def vars_of(one: Any) -> dict[str, Any]:
-    """Return a dataclass as a dict."""
-    return {name: getattr(one, name) for name in one.__slots__}
-
-
 def calibrated(model: Mini, talks: torch.Tensor, asked: argparse.Namespace) -> Calibrated:
     """Record, survey and cost, as an owner would."""
     held = recorded(model, model, list(talks.split(32)), asked.work / "recording", prompt=replies.PROMPT)
@@ -150,39 +142,40 @@ def fitted(model: Mini, talks: torch.Tensor, found: Calibrated) -> list[float]:
     return gains
 
 
-def of_size(
-    model: Mini, talks: torch.Tensor, found: Calibrated, rows: int, gains: list[float]
-) -> dict[str, Any]:
-    """Judge every policy at one step size: by name, bytes, KL and what was predicted."""
-    answer: dict[str, Any] = {}
+def of_size(model: Mini, talks: torch.Tensor, found: Calibrated, rows: int) -> dict[str, Any]:
+    """Judge every policy at one step size, sorted by what weighs each neuron along what it writes: bytes, KL, what was predicted."""
     best = found.places("aligned")
     tables = {kind: found.table(kind, best) for kind in KINDS}
     claims.permute(model, best)
-    tables["fitted"] = tables["aligned"] * np.array(gains, dtype=np.float32)[:, None, None]
-    policies = _policies(found, tables["aligned"], rows)
-    policies += [
-        Policy(name=f"{one.name}, fitted", depth=one.depth) for one in _filled(found, tables["fitted"], rows)
-    ]
-    answer |= judge(model, talks, rows, policies, tables)
-    tiles = tables["aligned"].shape[2]
-    variants = {
-        "diagonal": ("diagonal", 1),
-        "scalar": ("scalar", 1),
-        "as shipped": ("energy", 0),
-        "groups of 32": ("energy", 32),
-        "blocks of 128": ("energy", 128),
-    }
-    for name, (kind, group) in variants.items():
+    answer = judge(model, talks, rows, _policies(found, tables["aligned"], rows), tables)
+    claims.permute(model, None)
+    return answer
+
+
+def of_orders(
+    model: Mini, talks: torch.Tensor, found: Calibrated, rows: int, gains: list[float]
+) -> dict[str, Any]:
+    """Judge other sorts and other weights at one step size: coarser Fisher information, factors fitted a layer, coarser groups."""
+    best = found.places("aligned")
+    scaled = found.table("aligned", best) * np.array(gains, dtype=np.float32)[:, None, None]
+    claims.permute(model, best)
+    answer = judge(model, talks, rows, _named(_filled(found, scaled, rows), "fitted"), {"fitted": scaled})
+    groups = {"diagonal": 1, "scalar": 1, "as shipped": 0, "groups of 32": 32, "blocks of 128": 128}
+    for name, group in groups.items():
+        kind = name if name in KINDS else "energy"
         places = found.places(kind, group)
         claims.permute(model, places)
         told = {one: found.table(one, places) for one in KINDS}
-        cuts = [Policy(name=f"uniform {k}/{tiles}, {name}", depth=Uniform(tiles=k)) for k in range(1, tiles)]
-        if name in told:
-            filled = _filled(found, told[name], rows)
-            cuts = [Policy(name=f"{one.name}, {name}", depth=one.depth) for one in filled]
-        answer |= judge(model, talks, rows, cuts, told)
+        tiles = told["aligned"].shape[2]
+        cuts = [Policy(name=f"uniform {k}/{tiles}", depth=Uniform(tiles=k)) for k in range(1, tiles)]
+        cuts = _filled(found, told[name], rows) if name in KINDS else cuts
+        answer |= judge(model, talks, rows, _named(cuts, name), told)
     claims.permute(model, None)
     return answer
+
+
+def _named(policies: list[Policy], sort: str) -> list[Policy]:
+    return [replace(one, name=f"{one.name}, {sort}") for one in policies]
 
 
 def _policies(found: Calibrated, table: np.ndarray, rows: int) -> list[Policy]:
@@ -192,37 +185,33 @@ def _policies(found: Calibrated, table: np.ndarray, rows: int) -> list[Policy]:
         Policy(name=f"fewer experts {k}/{top_k}", depth=Uniform(tiles=tiles), picks=k)
         for k in range(1, top_k)
     ]
-    return [*uniform, *_filled(found, table, rows), *fewer]
+    return [*uniform, *_filled(found, table, rows), *_by_layer(found, table, rows), *fewer]
 
 
 def _filled(found: Calibrated, table: np.ndarray, rows: int) -> list[Policy]:
-    """Return water-filled reads at the bytes of every uniform depth: one price for all layers, one a layer, and the oracle's choice."""
+    """Return water-filled reads at the bytes of every uniform depth, at one price for all layers."""
     layers, experts, tiles = table.shape
-    steps = replay.drawn(found.routing, experts, rows, 128, seed=1)
+    steps = {rows: replay.drawn(found.routing, experts, rows, 128, seed=1)}
     slices = replay.Slices(table=table, tiles=(tiles,))
     on = torch.from_numpy(table).to("cuda" if torch.cuda.is_available() else "cpu")
-    made = []
-    for k in range(1, tiles):
-        one = replay.priced({rows: steps}, slices, k / tiles, NO_CAP, 1)[rows].price
-        made.append(
-            Policy(name=f"water-filled {k}/{tiles}", depth=Priced(importance=on, prices=(one,) * layers))
-        )
-        if 2 * k == tiles:
-            whole = [
-                k / tiles * float((steps[:, layer] > 0).sum(1).mean()) * tiles for layer in range(layers)
-            ]
-            each = tuple(
-                price.fixed(list(steps[:, layer]), table[layer], whole[layer]) for layer in range(layers)
-            )
-            made.append(
-                Policy(
-                    name=f"water-filled {k}/{tiles}, a price a layer",
-                    depth=Priced(importance=on, prices=each),
-                )
-            )
-            if rows >= FEW:
-                best = Oracle(importance=on, budgets=tuple(round(one) for one in whole))
-                made.append(Policy(name=f"water-filled {k}/{tiles}, oracle", depth=best))
+    prices = {k: replay.priced(steps, slices, k / tiles, NO_CAP, 1)[rows].price for k in range(1, tiles)}
+    return [
+        Policy(name=f"water-filled {k}/{tiles}", depth=Priced(importance=on, prices=(one,) * layers))
+        for k, one in prices.items()
+    ]
+
+
+def _by_layer(found: Calibrated, table: np.ndarray, rows: int) -> list[Policy]:
+    """Return half the bytes of every layer for itself: at a price a layer, and as the oracle would read in every step."""
+    layers, experts, tiles = table.shape
+    steps = replay.drawn(found.routing, experts, rows, 128, seed=1)
+    on = torch.from_numpy(table).to("cuda" if torch.cuda.is_available() else "cpu")
+    half = [float((steps[:, layer] > 0).sum(1).mean()) * tiles / 2 for layer in range(layers)]
+    each = tuple(price.fixed(list(steps[:, layer]), table[layer], half[layer]) for layer in range(layers))
+    made = [Policy(name="half of each layer, priced", depth=Priced(importance=on, prices=each))]
+    if rows >= FEW:
+        best = Oracle(importance=on, budgets=tuple(round(one) for one in half))
+        made.append(Policy(name="half of each layer, oracle", depth=best))
     return made
 
 
@@ -235,10 +224,13 @@ def _curves(found: Calibrated) -> dict[str, Any]:
     return answer
 
 
-def _conversations(model: Mini, held: torch.Tensor, asked: argparse.Namespace) -> torch.Tensor:
+def _conversations(model: Mini, asked: argparse.Namespace) -> torch.Tensor:
+    device = model.embed.device
     if asked.replies and asked.replies.is_file():
-        return load_file(str(asked.replies))["tokens"].long().to(held.device)
-    model.dtype = torch.bfloat16 if held.device.type == "cuda" else torch.float32
+        return load_file(str(asked.replies))["tokens"].long().to(device)
+    corpus, tokens = mini_moe_text.read(asked.text)
+    held = torch.from_numpy(tokens[-corpus.held_out :].astype(np.int32)).to(device)
+    model.dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     talks = replies.written(model, held, asked.conversations, 128, seed=3)
     model.dtype = torch.float32
     if asked.replies:
