@@ -12,8 +12,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,17 +77,20 @@ def main() -> int:
     half = len(talks) // 2
     found = calibrated(model, talks[:half], asked)
     judged = talks[half : half + asked.judged]
-    result.add("curves", _curves(found))
-    result.add("calibration", claims.calibration(found.moments, found.costs))
-    if device.type == "cuda":
-        result.add("restart floor", mini_moe_restart.restart_floor(model, judged[:128]))
-    gains = fitted(model, talks[: min(half, CHUNK)], found)
-    result.add("gains", gains)
-    for rows in asked.sizes:
-        result.add(f"rows {rows}", of_size(model, judged, found, rows))
-    result.add("assumptions", claims.assumptions(model, judged[:CHUNK], found))
-    result.add("sorts", of_orders(model, judged, found, asked.sizes[0], gains))
-    result.add("rare experts", claims.shrinkage(asked.work / "recording", asked.checkpoint))
+    gains = fitted(model, talks[: min(half, asked.judged, CHUNK)], found)
+    parts: dict[str, Callable[[], Any]] = {
+        "curves": lambda: _curves(found),
+        "calibration": lambda: claims.calibration(found.moments, found.costs),
+        "gains": lambda: gains,
+        "restart floor": lambda: mini_moe_restart.restart_floor(model, judged[:128]),
+        **{f"rows {rows}": partial(of_size, model, judged, found, rows) for rows in asked.sizes},
+        "assumptions": lambda: claims.assumptions(model, judged[:CHUNK], found),
+        "sorts": lambda: of_orders(model, judged, found, asked.sizes[0], gains),
+        "rare experts": lambda: claims.shrinkage(asked.work / "recording", asked.checkpoint),
+    }
+    for name, part in parts.items():
+        if name in asked.parts if asked.parts else name != "restart floor" or device.type == "cuda":
+            result.add(name, part())
     return 0
 
 
@@ -106,6 +110,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--judged", type=int, default=256)
     parser.add_argument(
         "--sizes", type=lambda text: [int(one) for one in text.split(",")], default=[16, 64, 4, 1]
+    )
+    parser.add_argument(
+        "--parts", type=lambda text: text.split(","), help="only these, as 'rows 16,sorts'; all by default"
     )
     return parser.parse_args()
 
