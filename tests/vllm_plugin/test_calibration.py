@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mini_moe
-from sparkctl_vllm import waterfill
+from sparkctl_vllm import damage, waterfill
 from sparkctl_vllm.calibration import checkpoint, moments, order, recording, replay
 from sparkctl_vllm.calibration.cost import UNCUT, cost, shrunk
 from sparkctl_vllm.calibration.curve import curve
@@ -103,10 +103,12 @@ def test_a_rare_expert_is_drawn_towards_the_layer_and_read_whole(surveyed_mini):
     assert np.allclose(shrunk(often), one.square / np.maximum(one.count, 1)[:, None], rtol=1e-3)
     rare = cost(never).rare
     assert rare.tolist() == [True, *(one.count[1:] < 8)]
-    table = order.importance(np.ones((6, 192)), order.order(np.ones((6, 192)), (192,)), 64, rare)
-    assert (table[rare] == UNCUT).all()
-    loads = np.full(6, 1, dtype=np.int32)
-    assert (waterfill.cleared(loads, table, 2.0**40)[rare] == 3).all()
+    flat = np.full((6, 192), 0.01)
+    table = order.importance(flat, order.order(flat, (192,)), 64, rare)
+    assert (table[rare] == UNCUT / 3).all()
+    assert (damage.tails(table) > 0)[rare, 0].all()  # what accounts can still hold
+    loads = np.full(6, UNIT // 100, dtype=np.int32)
+    assert (waterfill.cleared(loads, table, 0.01 * UNIT * UNCUT / 4)[rare] == 3).all()
 
 
 @settings(max_examples=150, deadline=None)

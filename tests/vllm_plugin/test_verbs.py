@@ -9,10 +9,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="no torch here: run by scripts/check --engine")
 
 import mini_moe
-from sparkctl_vllm import plan_file
-from sparkctl_vllm.calibration import checkpoint
+from sparkctl_vllm import damage, plan_file, waterfill
+from sparkctl_vllm.calibration import checkpoint, recording
 from sparkctl_vllm.calibration.record import recorded
 from sparkctl_vllm.cli import VERBS, main
+from sparkctl_vllm.loads import squared
 
 from . import mini
 
@@ -105,6 +106,28 @@ def test_a_plan_is_written_and_fits(owned, tmp_path, capsys, slices):
     assert int(np.sum(plan.tables["count.L1"])) == 16 * 20 * 2
     with pytest.raises(plan_file.Refusal, match="allowed"):
         plan_file.read(tmp_path / "plan", {**hashes, "config.json": "other"})
+
+
+def test_rare_experts_are_read_whole_at_every_price(owned, tmp_path, capsys):
+    """With two conversations most experts are rare; no price of the plan cuts one, and the account of damages takes the table."""
+    model = mini_moe.loaded(owned / "checkpoint")
+    recorded(model, model, [mini.talks(rows=2, positions=12)], tmp_path / "recording", prompt=4)
+    words = ("--recording", tmp_path / "recording", "-o", tmp_path / "plan", "--rows", "2", "--share", "0.34")
+    assert said(capsys, "plan", owned / "checkpoint", *words, "--eps", "1000")[0] == 0
+    plan = plan_file.read(tmp_path / "plan", checkpoint.opened(owned / "checkpoint").hashes())
+    rare = plan.tables["count.L0"] < 8
+    assert rare.any()
+    weights = np.concatenate([recording_of(tmp_path, layer) for layer in (0, 1)])
+    lightest = np.full(6, squared(weights).min(), dtype=np.int32)
+    for rows in (1, 2):
+        depths = waterfill.cleared(lightest, plan.importance(0, 0), plan.price(0, rows))
+        assert (depths[rare] == 3).all()
+    damage.tails(plan.importance(0, 0))
+
+
+def recording_of(folder, layer):
+    """The router weights that were recorded of a layer."""
+    return recording.opened(folder / "recording").routed(layer).weights.numpy()
 
 
 def test_a_plan_needs_gradients(owned, tmp_path, capsys):

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparkctl_vllm.calibration.moments import Floats, Moments
+from sparkctl_vllm.damage import MOST_NATS
 
 PRIOR_TOKENS = 16.0
 """Tokens that the prior of a neuron weighs. Ours: see docs/calibration.md, where it is measured."""
 LEAST_TOKENS = 8
 """An expert that was asked less often is read whole. Ours: below that its own activations say next to nothing."""
-UNCUT = 2.0**60
-"""The importance of a tile that is never to be skipped: times any load it stays finite in float32, and above any price."""
+UNCUT = MOST_NATS / 2
+"""What a whole expert that is not to be cut is said to be worth, in nats, spread over its tiles. Ours: half of what an account can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

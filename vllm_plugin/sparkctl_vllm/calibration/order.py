@@ -58,6 +58,6 @@ def importance(
     """Return what each tile is worth at load 1, [experts, tiles of all ranks]; rare experts are never cut."""
     tiles = np.take_along_axis(cost, places, axis=1).reshape(len(cost), -1, tile).sum(2)
     if rare is not None:
-        tiles = np.where(rare[:, None], UNCUT, tiles)
+        tiles = np.where(rare[:, None], UNCUT / tiles.shape[1], tiles)
     rounded: NDArray[np.float32] = tiles.astype(np.float32)
     return rounded

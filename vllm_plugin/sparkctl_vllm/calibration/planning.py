@@ -1,21 +1,27 @@
 """Planning: from a survey and a recording's routing to a plan, ready to be written: sort, importances, prices, predicted damage. Pure but for reading."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparkctl_vllm.calibration import replay
-from sparkctl_vllm.calibration.cost import cost
+from sparkctl_vllm.calibration.cost import UNCUT, cost
 from sparkctl_vllm.calibration.moments import Moments
 from sparkctl_vllm.calibration.order import importance, order
 from sparkctl_vllm.calibration.recording import Recording, Routing
+from sparkctl_vllm.loads import squared
 from sparkctl_vllm.plan_file import Interval, Meaning, Plan
 from sparkctl_vllm.refusal import demand
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Step sizes that are replayed. Ours: the sizes between lie within a factor of 1.5 of both neighbours and take the lower price."""
+
+HELD = 64.0
+"""Tokens' worth of eps that a request may run up before its experts are read deeper. Ours: a reply of 640 tokens then stays within 1.1 eps."""
+MIN_TILES = 1
+"""Tiles that every picked expert is read at least: depth 0 would drop it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,21 +73,20 @@ def planned(  # noqa: PLR0913 - what a plan is made of
         tiles=tuple(width // wanted.tile for width in wanted.widths),
     )
     routing = recording.routing()
-    prices, predicted = _prices(routing, slices, wanted, experts)
+    rare = np.stack([cost(moments[place]).rare for place in sorted(moments)])
+    steps = _steps(routing, wanted, experts)
+    prices = _prices(steps, slices, wanted, _highest(routing, slices, rare))
     tables["price"] = replay.table(prices, layers, max(prices))
     tables["fisher"] = np.array([moments[layer].fisher.mean() for layer in sorted(moments)], dtype=np.float32)
+    common = replace(slices, table=np.where(rare[:, :, None], np.float32(0), slices.table))
     heaviest = np.sort(routing.weights.astype(np.float64) ** 2, axis=2).max(axis=(0, 1))
     meaning = Meaning(
         model=model, checkpoint=checkpoint, experts=experts, layers=layers, widths=wanted.widths, tile=wanted.tile,
         format=format_, applied=False, eps=wanted.eps, h=HELD * wanted.eps,
-        d_max=replay.worst_token(slices, list(heaviest), 1), floor_tiles=max(1, min(slices.tiles) // 3), min_tiles=1,
-        corpus=recording.header.text, corpus_tokens=recording.header.tokens, predicted=predicted, commit=commit,
+        d_max=replay.worst_token(common, list(heaviest), MIN_TILES), floor_tiles=max(1, min(slices.tiles) // 3), min_tiles=MIN_TILES,
+        corpus=recording.header.text, corpus_tokens=recording.header.tokens, predicted=_predicted(steps, slices, prices), commit=commit,
     )  # fmt: skip
     return Plan(meaning=meaning, tables=tables)
-
-
-HELD = 64.0
-"""Tokens' worth of eps that a request may run up before its experts are read deeper. Ours: a reply of 640 tokens then stays within 1.1 eps."""
 
 
 def _tables(moments: Mapping[int, Moments], wanted: Wanted) -> dict[str, NDArray[np.generic]]:
@@ -96,17 +101,33 @@ def _tables(moments: Mapping[int, Moments], wanted: Wanted) -> dict[str, NDArray
     return tables
 
 
-def _prices(
-    routing: Routing, slices: replay.Slices, wanted: Wanted, experts: int
-) -> tuple[dict[int, float], dict[str, Interval]]:
+def _steps(routing: Routing, wanted: Wanted, experts: int) -> dict[int, replay.Steps]:
     sizes: Sequence[int] = [size for size in SIZES if size < wanted.most_rows] + [wanted.most_rows]
-    steps = {rows: replay.drawn(routing, experts, rows, wanted.steps, wanted.seed) for rows in sizes}
-    found = replay.priced(steps, slices, wanted.share, wanted.eps, 1)
-    predicted = {}
-    for rows, one in found.items():
-        each = replay.damages(steps[rows], slices, one.price, rows, 1)
-        reach = 1.96 * float(each.std(ddof=1)) / len(each) ** 0.5
-        predicted[str(rows)] = Interval(
-            estimate=one.damage, low=max(0.0, one.damage - reach), high=one.damage + reach
-        )
-    return {rows: one.price for rows, one in found.items()}, predicted
+    return {rows: replay.drawn(routing, experts, rows, wanted.steps, wanted.seed) for rows in sizes}
+
+
+def _highest(routing: Routing, slices: replay.Slices, rare: NDArray[np.bool_]) -> float:
+    """Return the price below which every tile of a rare expert is read, whatever router weight was recorded."""
+    if not rare.any():
+        return float("inf")
+    lightest = np.float32(squared(routing.weights).min())
+    return float(np.nextafter(lightest * np.float32(UNCUT / slices.table.shape[2]), np.float32(0)))
+
+
+def _prices(
+    steps: Mapping[int, replay.Steps], slices: replay.Slices, wanted: Wanted, highest: float
+) -> dict[int, float]:
+    found = replay.priced(steps, slices, wanted.share, wanted.eps, MIN_TILES)
+    return {rows: min(one.price, highest) for rows, one in found.items()}
+
+
+def _predicted(
+    steps: Mapping[int, replay.Steps], slices: replay.Slices, prices: Mapping[int, float]
+) -> dict[str, Interval]:
+    """Return the mean damage a token of each step size with its 95 % interval over replayed steps."""
+    answer = {}
+    for rows, price in prices.items():
+        each = replay.damages(steps[rows], slices, price, rows, MIN_TILES)
+        mean, reach = float(each.mean()), 1.96 * float(each.std(ddof=1)) / len(each) ** 0.5
+        answer[str(rows)] = Interval(estimate=mean, low=max(0.0, mean - reach), high=mean + reach)
+    return answer

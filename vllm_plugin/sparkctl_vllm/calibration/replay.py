@@ -106,7 +106,7 @@ def worst_token(slices: Slices, heaviest: Sequence[float], floor: int) -> float:
     """
     begin, tails = 0, np.zeros(slices.table.shape[:2])
     for count in slices.tiles:
-        tails += np.where(slices.table < 2.0**59, slices.table, 0)[:, :, begin + floor : begin + count].sum(2)
+        tails += slices.table[:, :, begin + floor : begin + count].sum(2)
         begin += count
     worst = -np.sort(-tails, axis=1)[:, : len(heaviest)]
     return float((worst @ np.sort(np.asarray(heaviest))[::-1]).sum())
