@@ -74,7 +74,7 @@ def written(document: dict[str, Any]) -> str:
         "",
     ]
     lines.append("rows  predicted KL a token, nats (95 % over replayed steps)   price")
-    for rows, one in document["predicted"].items():
+    for rows, one in sorted(document["predicted"].items(), key=lambda item: int(item[0])):
         figure = f"{one['estimate']:.3g} ({one['low']:.3g} to {one['high']:.3g})"
         lines.append(f"{rows:>4}  {figure:<56}{document['prices'][rows]:.4g}")
     return "\n".join(lines)

@@ -87,7 +87,7 @@ def _verdict(document: dict[str, Any]) -> str:
     kept = f"sorted by neurons, half the bytes keep {100 * document['kept_at_half']:.1f} % of the energy"
     if document["pays"] is None:
         return (
-            f"inconclusive: {kept} of Gaussian inputs, and text moves a model's neurons far less evenly\n\n"
+            f"inconclusive: {kept} of Gaussian inputs; of text it may be as much, or far more\n\n"
             "hint: record what its routers see on text (docs/calibration.md) and probe with --recording"
         )
     verdict = "can pay" if document["pays"] else "will hardly pay"
