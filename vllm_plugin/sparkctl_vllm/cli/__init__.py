@@ -13,6 +13,7 @@ VERBS = {
     "record": "run a model that transformers can run over text, and keep what its routers saw",
     "probe": "can budget reads pay on this checkpoint? the energy kept at each depth, layer by layer",
     "plan": "write the plan file: sort, importances and prices, from a recording",
+    "engram": "count which rows of the Engram tables a corpus reads, say what keeping them would answer, pack them",
 }
 """Verbs and what they answer. A verb is the module of its name here, with `options(parser)` and `run(asked)`; imported only when asked for."""
 
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {fault}\n")
         return 2
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted; what was finished is kept where --work names a folder\n")
+        sys.stderr.write("interrupted; what was finished before is kept\n")
         return 3
     sys.stdout.write((json.dumps(document, indent=2) if asked.json else written(document)) + "\n")
     return code
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parsed(words: Sequence[str]) -> tuple[argparse.Namespace, Callable[[argparse.Namespace], Answer]]:
     parser = argparse.ArgumentParser(
-        prog="sparkctl-vllm", description="Tools for a checkpoint's experts, where the weights are."
+        prog="sparkctl-vllm", description="Tools for a checkpoint, where the weights are."
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     known = next((word for word in words if word in VERBS), None)
