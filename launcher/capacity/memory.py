@@ -59,6 +59,8 @@ class Table:
     setup: Setup
     lines: tuple[Line, ...]
     cache: int
+    tables_gib: float = 0.0
+    """The whole of Engram's tables, wherever they lie."""
 
     @property
     def ranks(self) -> int:
@@ -137,7 +139,9 @@ def table(
     counted = [*weights, *engine]
     cache = _cache(counted, hardware.memory_gib, setup, ranks)
     lines = (*weights, cache, *engine, *outside)
-    return Table(total_gib=hardware.memory_gib, setup=setup, lines=lines, cache=len(weights))
+    return Table(
+        total_gib=hardware.memory_gib, setup=setup, lines=lines, cache=len(weights), tables_gib=tables_gib
+    )
 
 
 def weight_lines(

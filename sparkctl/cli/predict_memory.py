@@ -1,5 +1,7 @@
 """`sparkctl predict memory`: what each rank will hold, which rank binds, and what would fit."""
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,6 +9,7 @@ import typer
 
 from launcher.capacity.memory import Table, weights_gib
 from launcher.capacity.preset import Span
+from launcher.capacity.resident import Fitting, fitting
 from sparkctl.cli import memory_table, presets
 from sparkctl.cli.presets import ConfigOption, HardwareOption, ModelOption
 from sparkctl.cli.session import RecipeOption, Session, SetOption, verb
@@ -94,6 +97,7 @@ def answer(found: Table) -> dict[str, Any]:
         "fits": found.fits,
         "safe_kv_cache_gib": found.safe_pin_gib,
         "safe_utilisation": found.safe_utilisation,
+        "resident_engram_rows": [asdict(one) for one in fitting(found)],
     }
 
 
@@ -118,6 +122,13 @@ def _said(found: Table) -> list[str]:
     said.append(
         f"largest safe utilisation: {found.safe_utilisation:.2f}; the recipe sets {setup.utilisation:g}"
     )
+    said += [text for one in fitting(found) if one.rows for text in _rows(one)]
     if not cache.high:
         said.append(f"utilisation {setup.utilisation:g} leaves nothing for the cache: vLLM will not start")
     return said
+
+
+def _rows(one: Fitting) -> Iterator[str]:
+    yield f"hot Engram rows that fit: {one.rows // 10**6} million a table in {one.kind}, {one.gib:.1f} GiB a rank"
+    if one.answered is not None:
+        yield f"  others saw that many answer {one.answered:.0f} % of lookups; see docs/engram.md"
