@@ -101,6 +101,7 @@ class Lookup:
         device = resident.rows.device
         self.resident, self.reader = resident, reader
         self._read = torch.zeros(lookups, BYTES["fp8"], dtype=torch.uint8, pin_memory=device.type == "cuda")
+        self._copied = torch.cuda.Event() if device.type == "cuda" else None
 
     def expect(self, ids: Ids) -> int:
         """Begin to read rows that a later step may want, as soon as a draft token is known; returns how many are read."""
@@ -109,6 +110,8 @@ class Lookup:
     def begin(self, ids: Ids, on_device: torch.Tensor, staged: torch.Tensor) -> int:
         """Begin a step: `ids` int64 [lookups], and the same on the device; returns how many rows are read from disk."""
         self.resident.gather(on_device, staged)
+        if self._copied:  # the step before may still copy out of what is about to be written
+            self._copied.synchronize()
         return self.reader.begin(ids, self._read.numpy())
 
     def finish(self, staged: torch.Tensor) -> None:
@@ -118,4 +121,7 @@ class Lookup:
         device = staged.device
         slot = torch.arange(len(places), dtype=torch.int32, device=device)
         target = torch.from_numpy(np.ascontiguousarray(places)).to(device)
-        place(self._read[: len(places)].to(device, non_blocking=True), slot, target, staged)
+        read = self._read[: len(places)].to(device, non_blocking=True)
+        if self._copied:
+            self._copied.record()
+        place(read, slot, target, staged)
