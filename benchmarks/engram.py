@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from resource import RUSAGE_THREAD, getrusage
 from tempfile import mkdtemp
 
 ROOT = Path(__file__).parents[1]
@@ -200,6 +201,7 @@ def steps(
     generator = np.random.default_rng((options.seed, tokens, round(10 * percent)))
     shape = (tokens * COLUMNS,)
     waits: dict[str, list[float]] = {name: [] for name in made.paths}
+    alone: dict[str, list[bool]] = {name: [] for name in made.paths}
     outs = {name: [np.zeros((*shape, 256), dtype=np.uint16) for _ in LAYERS] for name in made.paths}
     misses, wrong = [], 0
     names = list(made.paths)
@@ -212,7 +214,9 @@ def steps(
             names
         ).tolist():  # the first to ask warms what lies behind our page cache for the rest
             out = outs[name]
+            before = getrusage(RUSAGE_THREAD).ru_nivcsw
             seconds = made.paths[name](ids, out)
+            undisturbed = getrusage(RUSAGE_THREAD).ru_nivcsw == before
             for cache, own in zip(made.caches, [*ids, *ids], strict=True):
                 cache.evict(own)
             if (
@@ -223,6 +227,7 @@ def steps(
                 )
             else:
                 waits[name].append(1e6 * seconds)
+                alone[name].append(undisturbed)
     there = min(one.share_there() for one in made.caches)
     return [
         Case(
@@ -230,6 +235,7 @@ def steps(
             tokens=tokens,
             coverage=percent,
             waits_us=tuple(own),
+            alone=tuple(alone[name]),
             misses=float(np.mean(misses)),
             cache_there=there,
             wrong=wrong,

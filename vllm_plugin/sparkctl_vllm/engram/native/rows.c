@@ -7,11 +7,13 @@
 #include <semaphore.h>
 #include <stdlib.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #include "row.h"
 #include "uring.h"
 
 enum { PAGE = 4096, MOST_PARTS = 2 };
+enum { SPIN_NS = 100000, SPIN_ROW_NS = 20000, MOST_SPIN_NS = 2000000 };  // ours: an NVMe's time for one row, and for each of many
 static const uint32_t NOBODY = 0xffffffffu;
 
 typedef struct { int64_t base; int32_t length, at; } Part;  // stride and length of a part are the same
@@ -42,6 +44,12 @@ typedef struct {
     sem_t work;
     long counted[4];  // lookups: resident, of late, read, doubles of one that is read
 } Reader;
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
 
 static size_t room_of(const Reader *reader) { return reader->direct ? 2 * PAGE * (size_t)reader->parts : ROW; }
 
@@ -176,8 +184,12 @@ static void give(Reader *reader, const uint8_t *row, int fp4, void *out, int64_t
 int engram_wait(Reader *reader, void *out) {
     int failed = reader->broken;
     if (reader->uring.fd >= 0) {
+        int64_t spin = SPIN_NS + reader->jobs * SPIN_ROW_NS;
+        int64_t until = now_ns() + (spin < MOST_SPIN_NS ? spin : MOST_SPIN_NS);
         while (reader->reaped < reader->jobs && !failed) {
             reap(reader);
+            // A thread that sleeps is woken late, tens of microseconds on an idle core and milliseconds on a busy one.
+            if (reader->queued == reader->jobs && now_ns() < until) continue;
             // Where the kernel takes no more, reads may be under way to buffers that are ours: this reader answers no more.
             if (reader->reaped < reader->jobs) reader->broken = failed = submit(reader, 1);
         }
