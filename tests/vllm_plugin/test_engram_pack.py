@@ -473,3 +473,22 @@ def test_a_race_on_this_node(line, capsys, model, whole):
     assert document["steps"] == 140
     assert line(*argv, "--tokens", "3", "--steps", "9999") == 2
     assert "steps of 3 tokens" in capsys.readouterr().err
+
+
+def test_parquet_is_counted_as_json_lines_are(line, tmp_path):
+    """The same documents, in several row groups and broken off between them, give the same counts."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    records = [
+        json.loads(one) for one in (tmp_path / "first.jsonl").read_text(encoding="utf-8").splitlines() if one
+    ]
+    columns = {key: [one.get(key) for one in records] for key in ("tokens", "text")}
+    parquet.write_table(arrow.table(columns), tmp_path / "first.parquet", row_group_size=7)
+    for name in ("first.jsonl", "first.parquet"):
+        assert line("count", name, "--tokenizer", "tokenizer.json", "-o", f"{name}.counts") == 0
+    one, other = (counts.read(tmp_path / f"first.{kind}.counts") for kind in ("jsonl", "parquet"))
+    assert one.tokens == other.tokens
+    for layer, table in one.tables.items():
+        assert table.ids.tolist() == other.tables[layer].ids.tolist()
+        assert table.counts.tolist() == other.tables[layer].counts.tolist()
+    places = {each.after for each in corpus.documents(tmp_path / "first.parquet", 2, lambda _text: [1])}
+    assert places == {None, *range(3, 7)}
