@@ -79,7 +79,10 @@ def _best_of(own: Sequence[Climb]) -> Best | None:
 
 
 def _figures(climb: Climb) -> Best | None:
-    """Return the figures of a climb's stack, or None when no boot of exactly that stack was measured."""
+    """Return the figures of a climb's stack, or None when no boot of exactly that stack was measured.
+
+    Of a stack that was confirmed only the fresh boots count: the others decided about its levers.
+    """
     boots = [
         trial
         for trial in climb.trials
@@ -87,6 +90,8 @@ def _figures(climb: Climb) -> Best | None:
     ]
     if not boots:
         return None
+    if climb.ended and climb.ended.fresh:
+        boots = boots[-climb.ended.fresh :]
     names = sorted({(one.name, one.unit) for trial in boots for one in trial.metrics})
     figures = tuple(summarise(name, unit, _values(boots, name, unit)) for name, unit in names)
     return Best(climb=climb, stack=climb.stack, boots=len(boots), figures=figures)

@@ -118,11 +118,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The end of a climb: a note with `ended`; the stack is what was kept."""
+    """The end of a climb: a note with `ended`; the stack is what was kept.
+
+    `gain` is the stack against the base on `fresh` boots of it that decided about no lever; empty and 0 without a confirmation.
+    """
 
     climb: str
     stack: tuple[str, ...]
     why: str
+    gain: tuple[Effect, ...]
+    fresh: int
 
 
 def check(kind: Kind, body: Body) -> None:  # noqa: C901 - one case a kind reads as the table it is
@@ -243,7 +248,14 @@ def note(body: Body) -> Ended | None:
     """Read the body of a note: the end of a climb, or None for any other note."""
     if body.get("ended") is not True:
         return None
-    return Ended(climb=get(body, "climb", text), stack=get(body, "stack", texts), why=get(body, "why", text))
+    gain = get(get(body, "confirmed", mapping), "gain", mapping) if body.get("confirmed") else {}
+    return Ended(
+        climb=get(body, "climb", text),
+        stack=get(body, "stack", texts),
+        why=get(body, "why", text),
+        gain=tuple(_effect(name, get(gain, name, mapping)) for name in gain),
+        fresh=min((get(get(gain, name, mapping), "n_arm", whole) for name in gain), default=0),
+    )
 
 
 def retracts(body: Body) -> int:

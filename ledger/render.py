@@ -11,7 +11,7 @@ from ledger.best import Best, Figure, best
 from ledger.entry import Row, head
 from ledger.misses import error, measured, misses, span, unmodelled
 from ledger.reported import Import
-from ledger.table import Rung, ladder, reported
+from ledger.table import Rung, effect, ladder, reported
 
 START = "<!-- sparkctl:best:start -->"
 END = "<!-- sparkctl:best:end -->"
@@ -83,9 +83,7 @@ def _best(one: Best) -> str:
     parts.append(_settings(one))
     parts.append(_figures(one.figures, _labelled("metric", one)))
     if one.stack:
-        parts.append(
-            "The boots behind these figures also decided about the levers; no fresh ones confirmed them."
-        )
+        parts.append(_confirmed(one))
     rungs = ladder(climb)
     if rungs:
         parts.append(
@@ -94,6 +92,14 @@ def _best(one: Best) -> str:
         parts.append(_ladder(rungs, _labelled("lever", one)))
     parts += _predictions(one)
     return "\n\n".join(parts)
+
+
+def _confirmed(one: Best) -> str:
+    ended = one.climb.ended
+    if ended is None or not ended.gain:
+        return "The boots behind these figures also decided about the levers; no fresh ones confirmed them."
+    told = ", ".join(f"{label(gain.metric)} {effect(gain)}" for gain in ended.gain)
+    return f"Confirmed on fresh boots, against as many of the base: {told}."
 
 
 def _settings(one: Best) -> str:

@@ -10,6 +10,7 @@ from launcher.recipe import digest
 from ledger import record, replies
 from ledger.bodies import Plan as PlanBody
 from ledger.entry import Body, Kind
+from ledger.epochs import changes, fingerprint
 from ledger.history import Climb as PastClimb
 from ledger.history import last_climb, told
 from ledger.journal import Journal
@@ -185,6 +186,7 @@ class Climber:
         booted = boot_and_record(session, plan, watcher.boot, climb=self.climb, on=step.on)
         trial = None if booted.ok else trials.of_boot(booted, step.on)
         if booted.ok:
+            self._demand_epoch()
             trial, measured = trials.measure(
                 plan, booted, self.workload, on, clock=session.clock, watcher=watcher
             )
@@ -196,6 +198,22 @@ class Climber:
             self._append("bench", body)
         console.say(self._boot_line(step, booted, trial))
         return booted, trial
+
+    def _demand_epoch(self) -> None:
+        """Refuse to go on where the machines are no longer what they were at the climb's first boot.
+
+        Raises:
+            Refused: kernel, driver, image, patches or files of the model changed; boots of two epochs are not compared.
+
+        """
+        rows = read(self.session).rows
+        own = [row.n for row in rows if row.kind == "boot" and _is_up(row.body, self.climb)]
+        whole = Journal(self.session.ledger_path).whole({own[0], own[-1]})
+        if changed := changes(fingerprint(whole[0].body), fingerprint(whole[-1].body)):
+            raise Refused(
+                f"the line changed since climb {self.climb} began: {'; '.join(changed)}",
+                hint="its boots cannot be compared with new ones: put things back as they were and go on with tune --resume, or start anew",
+            )
 
     def _quality(self, plan: plans.Plan) -> str:
         """Ask the quality battery of what serves now; without a reference there is nothing to judge it by."""
@@ -264,6 +282,10 @@ class Climber:
         Journal(self.session.ledger_path).append(
             kind, self.served.line.name, body, self.session.clock.today()
         )
+
+
+def _is_up(body: Body, climb: str) -> bool:
+    return body.get("climb") == climb and body.get("ok") is True
 
 
 def _quietly(tell: plans.Report, verbose: bool) -> plans.Report:

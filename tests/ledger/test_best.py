@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ledger.best import best, summarise
+from ledger.render import render
 
 if TYPE_CHECKING:
     from conftest import Story
@@ -81,3 +82,20 @@ def test_practice_and_real_figures_never_mix(story: "Story") -> None:
     story.bench("c1", [], 50.0)
     found = best(story.rows)
     assert [(one.climb.simulated, one.figures[0].mean) for one in found] == [(False, 50.0), (True, 60.0)]
+
+
+def test_of_a_confirmed_stack_only_fresh_boots_count(story: "Story") -> None:
+    """The boots that decided read high; those of the confirmation are what is published, with the gain against the base."""
+    story.plan("c1", ["ROCE"])
+    for value in (80.0, 82.0, 81.0):
+        story.bench("c1", ["ROCE"], value)
+    for value in (70.0, 72.0):
+        story.bench("c1", ["ROCE"], value)
+    gain = {"c1": {"estimate": 1.08, "low": 1.05, "high": 1.11, "n_arm": 2, "n_base": 2}}
+    end = {"climb": "c1", "ended": True, "stack": ["ROCE"], "why": "done"}
+    story.add("note", {**end, "confirmed": {"gain": gain, "worth": {}, "quality": ""}})
+    (found,) = best(story.rows)
+    assert (found.boots, found.figures[0].n) == (2, 2)
+    assert found.figures[0].mean == pytest.approx((70 * 72) ** 0.5)
+    assert "Confirmed on fresh boots, against as many of the base: " in render(story.rows)
+    assert "+8.0 % [+5.0, +11.0]" in render(story.rows)
