@@ -37,9 +37,13 @@ LONGEST_WORD = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tripped:
-    """What a watch saw: `at` counts tokens for the alarm and words for the watch, from the reply's start."""
+    """What a watch saw: `at` counts tokens for the alarm and words for the watch, from the reply's start.
+
+    `since` tokens or words stand before the first sign of what it saw: before them the reply is clean.
+    """
 
     at: int
+    since: int
     measured: str
     wanted: str
 
@@ -71,6 +75,7 @@ class Alarm:
             return None
         self._tripped = Tripped(
             at=at,
+            since=self._improbable[0],
             measured=f"{len(self._improbable)} tokens below a log-probability of {self.logprob:g} within {self.window}",
             wanted=f"fewer than {self.tokens}",
         )
@@ -90,6 +95,11 @@ class TrigramWatch:
     _grams: deque[tuple[str, ...]] = field(default_factory=deque, init=False)
     _counts: Counter[tuple[str, ...]] = field(default_factory=Counter, init=False)
     _tripped: Tripped | None = field(default=None, init=False)
+
+    @property
+    def words(self) -> int:
+        """How many words were taken; the last one of the text fed so far is not among them."""
+        return self._words
 
     def feed(self, piece: str) -> Tripped | None:
         """Take the next piece of text, of any size; return the alarm once, when it trips.
@@ -113,7 +123,7 @@ class TrigramWatch:
     def _take(self, word: str) -> Tripped | None:
         self._words += 1
         if len(word) > LONGEST_WORD:
-            return self._trip("a word without end", f"at most {LONGEST_WORD} letters")
+            return self._trip(self._words - 1, "a word without end", f"at most {LONGEST_WORD} letters")
         self._last.append(word)
         if len(self._last) < 3:
             return None
@@ -131,10 +141,12 @@ class TrigramWatch:
         if all(part.isdigit() for part in gram):
             return None
         times = f"{self._counts[gram]} times among {len(self._grams)} words"
-        return self._trip(f"{' '.join(gram)!r} {times}", f"fewer than {self.times} times")
+        first = next(place for place, one in enumerate(self._grams) if self._counts[one] > 1)
+        since = self._words - 2 - (len(self._grams) - first)
+        return self._trip(since, f"{' '.join(gram)!r} {times}", f"fewer than {self.times} times")
 
-    def _trip(self, measured: str, wanted: str) -> Tripped | None:
+    def _trip(self, since: int, measured: str, wanted: str) -> Tripped | None:
         if self._tripped:
             return None
-        self._tripped = Tripped(at=self._words, measured=measured, wanted=wanted)
+        self._tripped = Tripped(at=self._words, since=since, measured=measured, wanted=wanted)
         return self._tripped

@@ -50,6 +50,11 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(name="tune", module="tune", about="Climb a ladder of levers with bounded error."),
     Verb(
+        name="proxy",
+        module="proxy",
+        about="Watch replies as they stream, and repair those about to collapse.",
+    ),
+    Verb(
         name="predict", module="predict", about="What fits and how fast it can be, before a boot.", group=True
     ),
     Verb(name="ledger", module="ledger", about="Read, verify and extend the ledger.", group=True),

@@ -80,5 +80,5 @@ def test_how_a_stream_is_cut_makes_no_difference(cuts: list[int], seed: int) -> 
 def test_a_word_without_end_trips_the_watch() -> None:
     """Nothing is kept beyond its longest word, however the stream is cut."""
     (tripped,) = watched(["a"] * 6000)
-    assert tripped == Tripped(at=1, measured="a word without end", wanted="at most 4096 letters")
+    assert tripped == Tripped(at=1, since=0, measured="a word without end", wanted="at most 4096 letters")
     assert watched(["a" * 6000]) == [tripped]

@@ -1,0 +1,339 @@
+"""Server: takes requests, asks the line for them, and passes on what comes. The one place where the proxy meets the network.
+
+What is not watched goes through byte for byte, errors and unknown endpoints included. A client that leaves ends its request upstream;
+a stream that breaks off upstream breaks off here too, after what came of it. What was decided about a reply stands in `proxy.reply`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import aiohttp
+from aiohttp import StreamReader, web
+from multidict import CIMultiDict
+from yarl import URL
+
+from proxy import asked as asking
+from proxy import repair, whole
+from proxy.asked import Asked, Unwatched
+from proxy.events import parsed, written
+from proxy.reply import Alarm, Reply, Step
+from proxy.said import hidden
+from proxy.thresholds import Thresholds
+from sparkctl.errors import UsageFault
+
+CONNECT_S = 10.0
+"""Time to open a connection upstream; ours."""
+
+REPAIR_S = 30.0
+"""Time until the line takes the second request of a repair; meanwhile the first goes on. Ours: the prefix is in its cache."""
+
+_HOPS = frozenset(
+    (
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "host", "expect"),
+    )
+)
+"""Headers that belong to one connection, not to the message (RFC 9110, 7.6.1)."""
+
+_DONE = {"continue": "continued", "anew": "asked anew", "tell": "told only"}
+
+Told = Callable[["Event"], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """An alarm of a reply, with the model that was asked, the temperature and the threshold that held."""
+
+    alarm: Alarm
+    model: str
+    temperature: float
+    threshold: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What went through since the start; `unwatched` by reason, `depths` of the watched by temperature while calibrating."""
+
+    requests: int = 0
+    watched: int = 0
+    broken: int = 0
+    unwatched: dict[str, int] = field(default_factory=dict)
+    alarms: dict[str, int] = field(default_factory=dict)
+    depths: dict[float, list[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to watch: `off` passes everything through; `calibrate` reads everything in full, notes depths and repairs nothing."""
+
+    upstream: str
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    hold: int = 0
+    off: bool = False
+    calibrate: bool = False
+
+
+class Proxy:
+    """A proxy in front of one upstream; `tell` gets every alarm, on a thread of its own, one after the other."""
+
+    def __init__(self, http: aiohttp.ClientSession, settings: Settings, tell: Told) -> None:
+        self.tally = Tally()
+        self._http = http
+        self._settings = settings
+        self._tell = tell
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+
+    async def telling(self) -> None:
+        """Hand out alarms as they come; what writes them down must not hold up a stream."""
+        while True:
+            await asyncio.to_thread(self._tell, await self._events.get())
+            self._events.task_done()
+
+    async def told(self) -> None:
+        """Wait until every alarm is handed out."""
+        await self._events.join()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        self.tally.requests += 1
+        try:
+            form = asking.PATHS.get(request.path) if request.method == "POST" else None
+            if form is None or self._settings.off:
+                return await self._pass(request, None)
+            data = await request.content.read()
+            asked = asking.read(form, data, full=self._settings.calibrate)
+            if isinstance(asked, Unwatched):
+                self.tally.unwatched[asked.why] = self.tally.unwatched.get(asked.why, 0) + 1
+                return await self._pass(request, data)
+            return await self._watch(request, data, asked)
+        except (
+            aiohttp.ClientConnectorError,
+            aiohttp.ServerDisconnectedError,
+            aiohttp.ServerTimeoutError,
+        ) as fault:
+            return _unanswered(fault)
+
+    async def _pass(self, request: web.BaseRequest, data: bytes | None) -> web.StreamResponse:
+        body = data if data is not None else request.content if request.body_exists else None
+        async with self._asked(request, body) as answer:
+            return await self._copy(request, answer)
+
+    async def _watch(self, request: web.BaseRequest, data: bytes, asked: Asked) -> web.StreamResponse:
+        async with self._asked(request, written(asked.sent)) as answer:
+            if answer.status == 200:
+                self.tally.watched += 1
+                return await (self._stream if asked.streamed else self._whole)(request, answer, asked)
+        # Refused: perhaps for what was added. The client's own request gets its own answer.
+        why = f"HTTP {answer.status}"
+        self.tally.unwatched[why] = self.tally.unwatched.get(why, 0) + 1
+        return await self._pass(request, data)
+
+    async def _stream(
+        self, request: web.BaseRequest, answer: aiohttp.ClientResponse, asked: Asked
+    ) -> web.StreamResponse:
+        settings = self._settings
+        threshold = settings.thresholds.at(asked.temperature)
+        reply = Reply(asked=asked, threshold=threshold, hold=settings.hold, mends=not settings.calibrate)
+        response = await self._begun(request, answer)
+        source = answer
+        try:
+            while data := await source.content.readany():
+                source = await self._took(request, response, source, reply, reply.feed(data))
+            await response.write(reply.end())
+            await response.write_eof()
+            self._note(asked, reply.depth)
+        except aiohttp.ClientPayloadError:
+            await response.write(reply.end())
+            self._break(request)
+        finally:
+            source.close()
+        return response
+
+    async def _took(
+        self,
+        request: web.BaseRequest,
+        response: web.StreamResponse,
+        source: aiohttp.ClientResponse,
+        reply: Reply,
+        step: Step,
+    ) -> aiohttp.ClientResponse:
+        """Do what a step says; return the stream to read on, which is another after a repair."""
+        while True:
+            if step.forward:
+                await response.write(step.forward)
+            for alarm in step.told:
+                self._raise(reply.asked, alarm)
+            if step.alarm is None or step.repair is None:
+                return source
+            second, why = await self._second(request, step.repair)
+            if second:
+                self._raise(reply.asked, step.alarm)
+                source.close()
+                reply.turn()
+                return second
+            self._raise(reply.asked, replace(step.alarm, action="tell", why=why, dropped_tokens=0))
+            step = reply.stay()
+
+    async def _whole(
+        self, request: web.BaseRequest, answer: aiohttp.ClientResponse, asked: Asked
+    ) -> web.StreamResponse:
+        data = await answer.read()
+        told = parsed(data)
+        if told:
+            threshold = self._settings.thresholds.at(asked.temperature)
+            judged = whole.judge(asked, told, threshold, mends=not self._settings.calibrate)
+            self._note(asked, judged.depth)
+            if judged.alarm:
+                data = await self._again(request, asked, judged.alarm, data)
+                told = parsed(data)
+        bare = hidden(told) if told and asked.hides else None
+        headers = _through(answer.headers, but=("content-length",))
+        return web.Response(status=answer.status, headers=headers, body=written(bare) if bare else data)
+
+    async def _again(self, request: web.BaseRequest, asked: Asked, alarm: Alarm, data: bytes) -> bytes:
+        """Return the whole reply read in full, and the first where that could not be had."""
+        if alarm.action == "tell":
+            self._raise(asked, alarm)
+            return data
+        second, why = await self._second(request, repair.anew(asked))
+        try:
+            fresh = await second.read() if second else data
+        except aiohttp.ClientPayloadError as fault:
+            second, fresh, why = None, data, f"{type(fault).__name__}"
+        self._raise(asked, alarm if second else replace(alarm, action="tell", why=why, dropped_tokens=0))
+        return fresh
+
+    async def _second(
+        self, request: web.BaseRequest, body: Mapping[str, object]
+    ) -> tuple[aiohttp.ClientResponse | None, str]:
+        """Ask for the repair; return its stream and '', or None and why there is none."""
+        try:
+            async with asyncio.timeout(REPAIR_S):
+                answer = await self._asked(request, written(body))
+        except TimeoutError:
+            return None, f"the line did not take the second request within {REPAIR_S:g} s"
+        except aiohttp.ClientError as fault:
+            return None, f"the line did not take the second request: {type(fault).__name__}"
+        if answer.status == 200:
+            return answer, ""
+        answer.close()
+        return None, f"the line refused the second request: HTTP {answer.status}"
+
+    def _asked(self, request: web.BaseRequest, body: bytes | StreamReader | None) -> Any:
+        """Ask upstream what the client asked, with its own headers; what may be read here must come uncompressed."""
+        headers = _through(request.headers, but=("content-length",) if isinstance(body, bytes) else ())
+        if isinstance(body, bytes):
+            headers["accept-encoding"] = "identity"
+        return self._http.request(
+            request.method,
+            URL(self._settings.upstream.rstrip("/") + request.raw_path, encoded=True),
+            headers=headers,
+            data=body,
+            allow_redirects=False,
+        )
+
+    async def _begun(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        response = web.StreamResponse(
+            status=answer.status, reason=answer.reason, headers=_through(answer.headers)
+        )
+        await response.prepare(request)
+        return response
+
+    async def _copy(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        response = await self._begun(request, answer)
+        try:
+            while data := await answer.content.readany():
+                await response.write(data)
+            await response.write_eof()
+        except aiohttp.ClientPayloadError:
+            self._break(request)
+        return response
+
+    def _break(self, request: web.BaseRequest) -> None:
+        """Break off towards the client as upstream did: what was written goes out, an end does not."""
+        self.tally.broken += 1
+        if request.transport:
+            request.transport.close()
+
+    def _note(self, asked: Asked, depth: float) -> None:
+        if self._settings.calibrate:
+            self.tally.depths.setdefault(asked.temperature, []).append(depth)
+
+    def _raise(self, asked: Asked, alarm: Alarm) -> None:
+        key = f"{alarm.sign.reason}: {_DONE[alarm.action]}"
+        self.tally.alarms[key] = self.tally.alarms.get(key, 0) + 1
+        model = asked.body.get("model")
+        self._events.put_nowait(
+            Event(
+                alarm=alarm,
+                model=model if isinstance(model, str) else "",
+                temperature=asked.temperature,
+                threshold=self._settings.thresholds.at(asked.temperature),
+            )
+        )
+
+
+def _through(headers: Mapping[str, str], but: tuple[str, ...] = ()) -> CIMultiDict[str]:
+    """Return the headers that go on to the other side."""
+    named = {one.strip().lower() for one in headers.get("connection", "").split(",")}
+    return CIMultiDict(
+        (key, value)
+        for key, value in headers.items()
+        if key.lower() not in _HOPS and key.lower() not in named and key.lower() not in but
+    )
+
+
+def _unanswered(fault: Exception) -> web.Response:
+    """Say in OpenAI's form that the line does not answer."""
+    error = {
+        "message": f"sparkctl proxy: the line does not answer: {type(fault).__name__}",
+        "type": "upstream_unreachable",
+        "code": 502,
+    }
+    return web.Response(status=502, body=written({"error": error}), content_type="application/json")
+
+
+@asynccontextmanager
+async def running(settings: Settings, host: str, port: int, tell: Told) -> AsyncIterator[tuple[Proxy, int]]:
+    """Serve on an address until the block ends; give the proxy and its port, which 0 lets the system choose.
+
+    Raises:
+        UsageFault: the address cannot be listened on.
+
+    """
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+    # A connection for each request: one kept open may be closed by the line at the moment it is used again, and a POST cannot be repeated.
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    async with aiohttp.ClientSession(
+        connector=connector,
+        timeout=timeout,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=("user-agent", "accept", "accept-encoding", "content-type"),
+    ) as http:
+        proxy = Proxy(http, settings, tell)
+        runner = web.ServerRunner(
+            web.Server(proxy.handle, handler_cancellation=True, auto_decompress=False, access_log=None),
+            shutdown_timeout=1.0,
+        )
+        await runner.setup()
+        teller = asyncio.create_task(proxy.telling())
+        try:
+            await _listen(runner, host, port)
+            yield proxy, int(runner.addresses[0][1])
+            await proxy.told()
+        finally:
+            teller.cancel()
+            await runner.cleanup()
+
+
+async def _listen(runner: web.ServerRunner, host: str, port: int) -> None:
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as fault:
+        raise UsageFault(
+            f"{host}:{port} cannot be listened on: {fault.strerror}", hint="name another with --listen"
+        ) from fault
