@@ -87,7 +87,7 @@ class Bench:
 
 
 async def streamed(
-    request: web.BaseRequest, frames: list[bytes], wait_s: float = 0.0, breaks: bool = False
+    request: web.BaseRequest, frames: list[bytes], wait_s: float = 0.0, *, breaks: bool = False
 ) -> web.StreamResponse:
     """Send frames as an event stream, with a pause after each; with `breaks` without an end."""
     response = web.StreamResponse(headers={"content-type": "text/event-stream", "x-request-id": "r1"})

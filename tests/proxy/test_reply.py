@@ -14,6 +14,7 @@ from proxy import calibration, repair
 from proxy.asked import Asked, Unwatched
 from proxy.depth import Depth
 from proxy.reply import Reply
+from proxy.said import read
 from proxy.thresholds import Thresholds
 from proxy.watch import Watch
 from tuner.alarm import Alarm
@@ -63,7 +64,7 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
     mended=st.booleans(),
 )
 def test_how_the_stream_is_cut_makes_no_difference(
-    logprobs: list[float], at: list[int], hold: int, mended: bool
+    logprobs: list[float], at: list[int], hold: int, *, mended: bool
 ) -> None:
     """The same bytes are forwarded and the same alarms raised, a byte at a time or all at once."""
     frames = [
@@ -225,12 +226,5 @@ def test_a_watch_counts_tokens_where_nobody_tells_logprobs() -> None:
     """An event is then a token, the least that it can be."""
     watch = Watch(threshold=-11.5)
     for number in range(3):
-        watch.feed(asking_said(f"w{number} "))
+        watch.feed(read(chunk(f"w{number} ", None)))
     assert watch.tokens == 3
-
-
-def asking_said(text: str) -> Any:
-    """Return what an event with this text says."""
-    from proxy.said import read
-
-    return read(chunk(text, None))

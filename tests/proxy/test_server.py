@@ -48,6 +48,16 @@ def ask(url: str, body: dict[str, Any] | None = None, path: str = "/v1/chat/comp
         return http.post(f"{url}{path}", json=body or ASKED)
 
 
+def take(url: str, got: list[bytes], wait_s: float = 0.0) -> None:
+    """Read a stream into `got`, from so many seconds after its head."""
+    with (
+        httpx.Client(trust_env=False) as http,
+        http.stream("POST", f"{url}/v1/chat/completions", json=ASKED) as answer,
+    ):
+        time.sleep(wait_s)
+        got.extend(answer.iter_raw())
+
+
 def raised(made: Bench, number: int = 1) -> list[Event]:
     """Wait for alarms, which are told on a thread of their own."""
     until = time.monotonic() + 5
@@ -187,12 +197,10 @@ def test_a_refusal_is_that_of_the_clients_own_request(bench: Make) -> None:
 def test_a_stream_that_breaks_off_breaks_off_here_too(bench: Make) -> None:
     """What came arrives; what is missing is not passed off as an end."""
     made = bench(lambda request, _: streamed(request, sound(*GOOD)[:5], breaks=True))
-    got = b""
-    with httpx.Client(trust_env=False) as http, pytest.raises(httpx.RemoteProtocolError):
-        with http.stream("POST", f"{made.url}/v1/chat/completions", json=ASKED) as answer:
-            for data in answer.iter_raw():
-                got += data
-    assert texts(got) == "".join(GOOD[:4])
+    got: list[bytes] = []
+    with pytest.raises(httpx.RemoteProtocolError):
+        take(made.url, got)
+    assert texts(b"".join(got)) == "".join(GOOD[:4])
 
 
 def test_a_line_that_is_not_there_is_said_so(bench: Make) -> None:
@@ -237,13 +245,12 @@ def test_a_slow_client_gets_everything(bench: Make) -> None:
     """And holds up nobody: what it does not take stays upstream."""
     pieces = [f"{number} {chr(97 + number % 26) * 900} " for number in range(300)]
     made = bench(lambda request, _: streamed(request, [sse(chunk(one, None)) for one in pieces]))
-    got = b""
-    with httpx.Client(trust_env=False) as http:
-        with http.stream("POST", f"{made.url}/v1/chat/completions", json=ASKED) as answer:
-            time.sleep(0.3)
-            assert ask(made.url, {**ASKED, "max_tokens": 1}).status_code == 200
-            got = b"".join(answer.iter_raw())
-    assert texts(got) == "".join(pieces)
+    got: list[bytes] = []
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(take, made.url, got, 0.3)
+        assert ask(made.url).status_code == 200
+        slow.result()
+    assert texts(b"".join(got)) == "".join(pieces)
 
 
 def test_64_streams_at_once_are_each_their_own(bench: Make) -> None:
