@@ -5,22 +5,23 @@ a stream that breaks off upstream breaks off here too, after what came of it. Wh
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
 from aiohttp import StreamReader, web
-from multidict import CIMultiDict
 from yarl import URL
 
 from proxy import asked as asking
 from proxy import repair, whole
 from proxy.asked import Asked, Unwatched
 from proxy.events import parsed, written
+from proxy.headers import through
 from proxy.reply import Alarm, Reply, Step
 from proxy.said import hidden
+from proxy.tally import Event, Tally, Told
 from proxy.thresholds import Thresholds
 from sparkctl.errors import UsageFault
 
@@ -30,39 +31,7 @@ CONNECT_S = 10.0
 REPAIR_S = 30.0
 """Time until the line takes the second request of a repair; meanwhile the first goes on. Ours: the prefix is in its cache."""
 
-_HOPS = frozenset(
-    (
-        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer"),
-        *("transfer-encoding", "upgrade", "host", "expect"),
-    )
-)
-"""Headers that belong to one connection, not to the message (RFC 9110, 7.6.1)."""
-
 _DONE = {"continue": "continued", "anew": "asked anew", "tell": "told only"}
-
-Told = Callable[["Event"], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """An alarm of a reply, with the model that was asked, the temperature and the threshold that held."""
-
-    alarm: Alarm
-    model: str
-    temperature: float
-    threshold: float
-
-
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """What went through since the start; `unwatched` by reason, `depths` of the watched by temperature while calibrating."""
-
-    requests: int = 0
-    watched: int = 0
-    broken: int = 0
-    unwatched: dict[str, int] = field(default_factory=dict)
-    alarms: dict[str, int] = field(default_factory=dict)
-    depths: dict[float, list[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +159,7 @@ class Proxy:
                 data = await self._again(request, asked, judged.alarm, data)
                 told = parsed(data)
         bare = hidden(told) if told and asked.hides else None
-        headers = _through(answer.headers, but=("content-length",))
+        headers = through(answer.headers, but=("content-length",))
         return web.Response(status=answer.status, headers=headers, body=written(bare) if bare else data)
 
     async def _again(self, request: web.BaseRequest, asked: Asked, alarm: Alarm, data: bytes) -> bytes:
@@ -224,7 +193,7 @@ class Proxy:
 
     def _asked(self, request: web.BaseRequest, body: bytes | StreamReader | None) -> Any:
         """Ask upstream what the client asked, with its own headers; what may be read here must come uncompressed."""
-        headers = _through(request.headers, but=("content-length",) if isinstance(body, bytes) else ())
+        headers = through(request.headers, but=("content-length",) if isinstance(body, bytes) else ())
         if isinstance(body, bytes):
             headers["accept-encoding"] = "identity"
         return self._http.request(
@@ -237,7 +206,7 @@ class Proxy:
 
     async def _begun(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         response = web.StreamResponse(
-            status=answer.status, reason=answer.reason, headers=_through(answer.headers)
+            status=answer.status, reason=answer.reason, headers=through(answer.headers)
         )
         await response.prepare(request)
         return response
@@ -274,16 +243,6 @@ class Proxy:
                 threshold=self._settings.thresholds.at(asked.temperature),
             )
         )
-
-
-def _through(headers: Mapping[str, str], but: tuple[str, ...] = ()) -> CIMultiDict[str]:
-    """Return the headers that go on to the other side."""
-    named = {one.strip().lower() for one in headers.get("connection", "").split(",")}
-    return CIMultiDict(
-        (key, value)
-        for key, value in headers.items()
-        if key.lower() not in _HOPS and key.lower() not in named and key.lower() not in but
-    )
 
 
 def _unanswered(fault: Exception) -> web.Response:

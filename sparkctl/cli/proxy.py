@@ -9,7 +9,8 @@ import typer
 
 from ledger.entry import Body
 from ledger.journal import Journal
-from proxy.server import Event, Settings, Tally, running
+from proxy.server import Settings, running
+from proxy.tally import Event, Tally
 from proxy.thresholds import Thresholds
 from sparkctl import edge
 from sparkctl.cli.endpoint import Chosen, choose

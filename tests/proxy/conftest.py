@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from proxy.server import Event, Proxy, Settings, running
+from proxy.server import Proxy, Settings, running
+from proxy.tally import Event
 
 Answer = Callable[[web.BaseRequest, dict[str, Any]], Any]
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from aiohttp import web
 
-from proxy.server import Event
+from proxy.tally import Event
 
 from .conftest import DONE, END, ROLE, Bench, chunk, sse, streamed, texts
 

@@ -1,0 +1,32 @@
+"""Tally: what went through a proxy since it started, and the alarms as they are told."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from proxy.reply import Alarm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """An alarm of a reply, with the model that was asked, the temperature and the threshold that held."""
+
+    alarm: Alarm
+    model: str
+    temperature: float
+    threshold: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What went through since the start; `unwatched` by reason, `depths` of the watched by temperature while calibrating."""
+
+    requests: int = 0
+    watched: int = 0
+    broken: int = 0
+    unwatched: dict[str, int] = field(default_factory=dict)
+    alarms: dict[str, int] = field(default_factory=dict)
+    depths: dict[float, list[float]] = field(default_factory=dict)
+
+
+Told = Callable[[Event], None]
+"""Who is told of an alarm."""
