@@ -1,8 +1,7 @@
 """Replay: steps of a server put together from recorded routing, and the prices at which they read their budget or stay under the cap. Pure.
 
-A step of T rows takes one token of each of T conversations, as decoding does. Prices are one number a step size, the same for every layer: all
-tiles of a model cost the same bytes and their worth is in nats, so one price over all layers loses least for the bytes. Where every layer
-must read a budget of its own, each has a price of its own.
+A step of T rows takes one token of each of T conversations, as decoding does. All layers that are given together get one price: their
+tiles cost the same bytes and their worth is in nats. A layer that is given alone reads a budget of its own.
 """
 
 from collections.abc import Mapping, Sequence

@@ -63,7 +63,8 @@ def run(asked: argparse.Namespace) -> Answer:
     )
     plan_file.write(plan, asked.path)
     read = plan_file.read(asked.path, hashes)
-    prices = {rows: read.price(0, int(rows)) for rows in read.meaning.predicted}
+    layers = range(read.meaning.layers)
+    prices = {rows: [read.price(layer, int(rows)) for layer in layers] for rows in read.meaning.predicted}
     return 0, {"plan": str(asked.path), **asdict(read.meaning), "prices": prices}, written
 
 
@@ -73,10 +74,11 @@ def written(document: dict[str, Any]) -> str:
         f"{document['plan']}.json and .safetensors, for {document['layers']} layers of {document['model']}",
         "",
     ]
-    lines.append("rows  predicted KL a token, nats (95 % over replayed steps)   price")
+    lines.append("rows  predicted KL a token, nats (95 % over replayed steps)   prices of the layers")
     for rows, one in sorted(document["predicted"].items(), key=lambda item: int(item[0])):
         figure = f"{one['estimate']:.3g} ({one['low']:.3g} to {one['high']:.3g})"
-        lines.append(f"{rows:>4}  {figure:<56}{document['prices'][rows]:.4g}")
+        prices = document["prices"][rows]
+        lines.append(f"{rows:>4}  {figure:<56}{min(prices):.4g} to {max(prices):.4g}")
     return "\n".join(lines)
 
 
