@@ -37,7 +37,7 @@ class Wanted:
     steps: int = 64
     """Steps of each size that are replayed."""
     most_rows: int = 64
-    fisher: str = "aligned"
+    fisher: str = "diagonal"
     """How the layer's output is weighed: a field of Cost in nats, aligned, diagonal or scalar."""
     seed: int = 0
 

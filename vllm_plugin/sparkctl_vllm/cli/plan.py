@@ -33,7 +33,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fisher",
         choices=("aligned", "diagonal", "scalar"),
-        default="aligned",
+        default="diagonal",
         help="how a layer's output is weighed",
     )
 
