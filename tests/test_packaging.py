@@ -87,7 +87,7 @@ def test_the_wheel_holds_what_the_product_needs(wheel: Path) -> None:
     """Every package, every playbook and every image file is in the wheel; tests and caches are not."""
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
-    assert tops == {"sparkctl", "bootcheck", "launcher", "tuner", "ledger", "rehearsal"}
+    assert tops == {"sparkctl", "bootcheck", "launcher", "tuner", "ledger", "proxy", "rehearsal"}
     wanted = {
         f"sparkctl/_content/{path.relative_to(ROOT)}"
         for folder in ("playbooks", "images")
