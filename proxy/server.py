@@ -45,6 +45,10 @@ class Settings:
     calibrate: bool = False
 
 
+_LOST = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError)
+"""The other side went away: before an answer, or within it."""
+
+
 class Proxy:
     """A proxy in front of one upstream; `tell` gets every alarm, on a thread of its own, one after the other."""
 
@@ -78,11 +82,7 @@ class Proxy:
                 self.tally.unwatched[asked.why] = self.tally.unwatched.get(asked.why, 0) + 1
                 return await self._pass(request, data)
             return await self._watch(request, data, asked)
-        except (
-            aiohttp.ClientConnectorError,
-            aiohttp.ServerDisconnectedError,
-            aiohttp.ServerTimeoutError,
-        ) as fault:
+        except _LOST as fault:
             return _unanswered(fault)
 
     async def _pass(self, request: web.BaseRequest, data: bytes | None) -> web.StreamResponse:
@@ -114,7 +114,7 @@ class Proxy:
             await response.write(reply.end())
             await response.write_eof()
             self._note(asked, reply.depth)
-        except aiohttp.ClientPayloadError:
+        except _LOST:
             await response.write(reply.end())
             self._break(request)
         finally:
@@ -170,7 +170,7 @@ class Proxy:
         second, why = await self._second(request, repair.anew(asked))
         try:
             fresh = await second.read() if second else data
-        except aiohttp.ClientPayloadError as fault:
+        except _LOST as fault:
             second, fresh, why = None, data, f"{type(fault).__name__}"
         self._raise(asked, alarm if second else replace(alarm, action="tell", why=why, dropped_tokens=0))
         return fresh
@@ -217,7 +217,7 @@ class Proxy:
             while data := await answer.content.readany():
                 await response.write(data)
             await response.write_eof()
-        except aiohttp.ClientPayloadError:
+        except _LOST:
             self._break(request)
         return response
 

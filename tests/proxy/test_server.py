@@ -203,6 +203,16 @@ def test_a_stream_that_breaks_off_breaks_off_here_too(bench: Make) -> None:
     assert texts(b"".join(got)) == "".join(GOOD[:4])
 
 
+def test_an_answer_in_one_piece_that_breaks_off_is_said_so(bench: Make) -> None:
+    """Nothing of it was sent, so the client gets an error that it can read."""
+
+    async def answer(request: web.BaseRequest, _: dict[str, Any]) -> web.StreamResponse:
+        return await streamed(request, [b'{"choices":'], breaks=True)
+
+    got = ask(bench(answer).url, {**ASKED, "stream": False})
+    assert (got.status_code, got.json()["error"]["type"]) == (502, "upstream_unreachable")
+
+
 def test_a_line_that_is_not_there_is_said_so(bench: Make) -> None:
     """In the form of an error that clients of OpenAI's API read."""
     made = bench(mending)
