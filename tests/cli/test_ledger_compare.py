@@ -27,17 +27,19 @@ def _told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any
 
 def test_two_stacks(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A proven gain is a percentage, what is not shown is `~`; the JSON has the same figures and every value behind them."""
-    assert run(["ledger", "compare", "base", "nccl-channels", "--state", str(state)]) == 0
+    both = ("base", "nccl-channels+async-scheduling")
+    assert run(["ledger", "compare", *both, "--state", str(state)]) == 0
     table = capsys.readouterr().out
-    assert "base (simulated), 3 boots" in table
-    assert "+5.9 %" in table
-    code, told = _told(capsys, "ledger", "compare", "base", "nccl-channels", "--state", str(state))
+    assert "base (simulated), 6 boots" in table
+    assert "+15.3 %" in table
+    code, told = _told(capsys, "ledger", "compare", *both, "--state", str(state))
     metric = told["metrics"]["c1_per_stream_tok_s"]
     assert code == 0
     assert metric["differs"]
-    assert metric["ratio"] == pytest.approx(1.059, abs=0.001)
-    assert len(told["second"]["values"]["c1_per_stream_tok_s"]) == 4
-    assert not told["metrics"]["c1_ttft_s"]["differs"]
+    assert metric["ratio"] == pytest.approx(1.153, abs=0.001)
+    assert len(told["second"]["values"]["c1_per_stream_tok_s"]) == 7
+    _, told = _told(capsys, "ledger", "compare", "base", "async-scheduling", "--state", str(state))
+    assert not told["metrics"]["c6_agg_tok_s"]["differs"]
 
 
 def test_two_files_and_an_imported_row(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +116,9 @@ def test_drift_names_what_changed(
 
 
 def test_drift_of_too_few_boots_is_not_steadiness(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Four boots tell nothing: exit 4, and the words say how many are needed."""
+    """A few boots tell nothing: exit 4, and the words say how many are needed."""
+    path = state / "ledger.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:60]))
     assert run(["ledger", "drift", "--state", str(state)]) == 4
     assert "needs 6 boots" in capsys.readouterr().out
 

@@ -5,9 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(
-    0, str(Path(__file__).parents[2] / "benchmarks")
-)  # the mini model that calibration is tested on
+# The mini model that calibration is tested on. Last: some benchmarks are called as the package that they measure.
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 if importlib.util.find_spec("torch"):
     import torch
