@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PROGRAM = (sys.executable, "-c", "from sparkctl.cli import main; main()")
+# A suite that a shell started in the background ignores SIGINT, and so would all that it starts.
+_HEARS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+PROGRAM = (sys.executable, "-c", f"{_HEARS}; from sparkctl.cli import main; main()")
 
 
 @dataclass(frozen=True, slots=True)
