@@ -11,7 +11,7 @@ from ledger.best import Best, Figure, best
 from ledger.entry import Row, head
 from ledger.misses import error, measured, misses, span, unmodelled
 from ledger.reported import Import
-from ledger.table import Rung, effect, ladder, reported
+from ledger.table import Rung, effect, grid, ladder, reported
 
 START = "<!-- sparkctl:best:start -->"
 END = "<!-- sparkctl:best:end -->"
@@ -134,20 +134,8 @@ def _interval(one: Figure) -> str:
 
 
 def _ladder(rungs: Sequence[Rung], first: str) -> str:
-    metrics = tuple(sorted({metric for rung in rungs for metric, _ in rung.effects}))
+    metrics, rows = grid(rungs)
     labels = (label(metric) for metric in metrics)
-    rows = [
-        (
-            rung.lever,
-            *(dict(rung.effects).get(metric, "") for metric in metrics),
-            rung.verdict,
-            str(rung.boots),
-            str(rung.voids),
-            rung.seed_rule,
-            rung.why,
-        )
-        for rung in rungs
-    ]
     return _table((first, *labels, "verdict", "boots", "voids", "seeds' rule", "why"), rows)
 
 

@@ -49,6 +49,23 @@ def ladder(climb: Climb) -> tuple[Rung, ...]:
     return tuple(_rung(lever, verdicts.get(lever)) for lever in climb.plan.levers)
 
 
+def grid(rungs: Sequence[Rung]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return a ladder as a table: the metrics that have a column between the lever and `verdict`, and a row for each rung."""
+    metrics = tuple(sorted({metric for rung in rungs for metric, _ in rung.effects}))
+    return metrics, [
+        (
+            rung.lever,
+            *(dict(rung.effects).get(metric, "") for metric in metrics),
+            rung.verdict,
+            str(rung.boots),
+            str(rung.voids),
+            rung.seed_rule,
+            rung.why,
+        )
+        for rung in rungs
+    ]
+
+
 def effect(one: bodies.Effect) -> str:
     """Format an effect: `+5.9 % [+4.8, +7.0]`, with `~` for the estimate where the interval includes no difference.
 

@@ -197,12 +197,8 @@ def _seed_rule(trying: _Trying) -> SeedRule:
         return "none"
     if arm.outcome == "failed":
         return "reject"
-    return seed_rule(trying.ladder, _values(base), _values(arm))
+    return seed_rule(trying.ladder, base.values, arm.values)
 
 
 def _first(history: tuple[Trial, ...], on: On) -> Trial | None:
     return next((trial for trial in history if trial.arm == on and trial.outcome != "void"), None)
-
-
-def _values(trial: Trial) -> Mapping[str, float]:
-    return {metric.name: metric.value for metric in trial.metrics}

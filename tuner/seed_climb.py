@@ -4,8 +4,6 @@ Origin: the tuning ladder of bot-lab-21/DeepSeek-V4.1-Flash-EXL3-DGX-Spark (repo
 lever is compared with, so a lucky boot raises the bar for all that follow. docs/method.md has its error rates.
 """
 
-from collections.abc import Mapping
-
 from sparkctl.units import percent
 from tuner.ladder import MOST_BASE_FAILURES, barred
 from tuner.lever import Ladder, Lever
@@ -42,12 +40,12 @@ def _judged(ladder: Ladder, lever: Lever, best: Trial, own: tuple[Trial, ...]) -
             return None
         return unmeasured(lever, "inconclusive", f"void {len(voids)} times with it on: {voids[-1].why}")
     samples = {
-        name: {"on": (value,), "off": (_values(best)[name],)}
-        for name, value in _values(found).items()
-        if name in _values(best)
+        name: {"on": (value,), "off": (best.values[name],)}
+        for name, value in found.values.items()
+        if name in best.values
     }
     metrics = {name: compare(arms, "on", "off", 0.95) for name, arms in samples.items()}
-    said = "reject" if found.outcome == "failed" else seed_rule(ladder, _values(best), _values(found))
+    said = "reject" if found.outcome == "failed" else seed_rule(ladder, best.values, found.values)
     numbers = "; ".join(
         f"{name} {percent(metrics[name].estimate)}" for name in ladder.primary if name in metrics
     )
@@ -86,7 +84,3 @@ def _of(history: tuple[Trial, ...], on: On) -> list[Trial]:
 def _ending(history: tuple[Trial, ...], on: On) -> Trial | None:
     """Return the first boot of a configuration that was measured."""
     return next((one for one in _of(history, on) if one.outcome == "measured"), None)
-
-
-def _values(trial: Trial) -> Mapping[str, float]:
-    return {metric.name: metric.value for metric in trial.metrics}

@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sparkctl.units import percent
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -80,6 +82,13 @@ def boots_wanted(scatter: float, effect: float, alpha: float, power: float) -> i
 
     quantiles = float(special.ndtri(1 - alpha)) + float(special.ndtri(power))
     return max(1, math.ceil(2 * (scatter * quantiles / effect) ** 2))
+
+
+def spread(found: Comparison) -> str:
+    """Format a comparison: `+5.9 % (+4.8 % to +7.0 %)`, and without an interval where nothing bounds it."""
+    if math.isinf(found.high):
+        return f"{percent(found.estimate)} (no interval)"
+    return f"{percent(found.estimate)} ({percent(found.low)} to {percent(found.high)})"
 
 
 def _scatter(logs: Mapping[str, tuple[float, ...]]) -> tuple[float, int]:

@@ -27,6 +27,11 @@ class Trial:
     metrics: tuple[Metric, ...] = ()
     quality: str = ""
 
+    @property
+    def values(self) -> Mapping[str, float]:
+        """The metrics' values by name."""
+        return {metric.name: metric.value for metric in self.metrics}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boot:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from sparkctl.units import percent
 from tuner.lever import Guard, Ladder, Lever
-from tuner.statistics import Comparison, boots_wanted, compare
+from tuner.statistics import Comparison, boots_wanted, compare, spread
 
 Outcome = Literal["accept", "reject", "inconclusive"]
 
@@ -218,11 +218,11 @@ def _weighed(
         return "reject", "guard broken: " + "; ".join(broken)
     winners = [name for name, found in primaries.items() if _is_won(ladder, found)]
     if winners and all(_is_held(guard, guards) for guard in ladder.guards):
-        proofs = [f"{name} {_spread(primaries[name])}" for name in winners]
+        proofs = [f"{name} {spread(primaries[name])}" for name in winners]
         bars = [_bound(guard, guards) for guard in ladder.guards]
         return "accept", f"gain proven at error {alpha(ladder):.2g}: " + "; ".join([*proofs, *bars])
     if len(primaries) == len(ladder.primary) and all(_is_futile(ladder, one) for one in primaries.values()):
-        numbers = "; ".join(f"{name} {_spread(found)}" for name, found in primaries.items())
+        numbers = "; ".join(f"{name} {spread(found)}" for name, found in primaries.items())
         harmed = [name for name, found in primaries.items() if found.high < 1]
         cause = (
             f"harm on {', '.join(harmed)}"
@@ -252,7 +252,7 @@ def _is_broken(guard: Guard, guards: Mapping[str, Comparison]) -> bool:
 
 
 def _open_why(ladder: Ladder, primaries: Mapping[str, Comparison], guards: Mapping[str, Comparison]) -> str:
-    numbers = [f"{name} {_spread(found)}" for name, found in primaries.items()]
+    numbers = [f"{name} {spread(found)}" for name, found in primaries.items()]
     numbers += [_bound(guard, guards) for guard in ladder.guards if not _is_held(guard, guards)]
     return f"neither proven nor futile after {ladder.boots.most} boots of each arm: " + "; ".join(numbers)
 
@@ -283,16 +283,10 @@ def _further(found: Comparison, effect: float, error: float) -> int:
     return max(2, 2 * wanted - found.n_arm - found.n_base)
 
 
-def _spread(found: Comparison) -> str:
-    if math.isinf(found.high):
-        return f"{percent(found.estimate)} (no interval)"
-    return f"{percent(found.estimate)} ({percent(found.low)} to {percent(found.high)})"
-
-
 def _bound(guard: Guard, guards: Mapping[str, Comparison]) -> str:
     if guard.metric not in guards:
         return f"{guard.metric} not measured"
-    return f"{guard.metric} {_spread(guards[guard.metric])}, bar {percent(1 - guard.most_loss)}"
+    return f"{guard.metric} {spread(guards[guard.metric])}, bar {percent(1 - guard.most_loss)}"
 
 
 def _finite(value: object) -> object:

@@ -20,7 +20,7 @@ from ledger.page.style import STYLE
 from ledger.page.timeline_plot import stretches, timeline_plot
 from ledger.render import label, number
 from ledger.reported import Import
-from ledger.table import ladder, reported
+from ledger.table import grid, ladder, reported
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -151,21 +151,8 @@ def _caption(name: str, one: Best, facts: Facts | None) -> str:
 
 
 def _ladder(one: Best) -> Iterator[str]:
-    rungs = ladder(one.climb)
-    metrics = tuple(sorted({metric for rung in rungs for metric, _ in rung.effects}))
+    metrics, rows = grid(ladder(one.climb))
     columns = ("lever", *map(label, metrics), "verdict", "boots", "voids", "seeds' rule", "why")
-    rows = [
-        (
-            rung.lever,
-            *(dict(rung.effects).get(metric, "") for metric in metrics),
-            rung.verdict,
-            str(rung.boots),
-            str(rung.voids),
-            rung.seed_rule,
-            rung.why,
-        )
-        for rung in rungs
-    ]
     yield f'<h3>Verdicts</h3><div class="verdicts">{_table(columns, rows)}</div>'
 
 

@@ -5,11 +5,11 @@ from ledger import calibrations
 from ledger.bodies import live
 from ledger.journal import Journal
 from sparkctl import ansible, edge
-from sparkctl.cli import course, memory_table
+from sparkctl.cli import course
 from sparkctl.cli.hold import hold
 from sparkctl.cli.recorded import read
-from sparkctl.cli.recorded_boot import boot_and_record, stage_teller
-from sparkctl.cli.served import Served, accepted
+from sparkctl.cli.recorded_boot import boot_and_record, plan_of, stage_teller
+from sparkctl.cli.served import Served
 from sparkctl.cli.session import Session
 from sparkctl.console import Column
 from sparkctl.errors import Refused, Unclear
@@ -33,21 +33,13 @@ def run(session: Session, chosen: Served, workload: Workload, *, boots: int | No
             ansible.end_orphans(chosen.line)
             for at in range(count):
                 _boot(session, chosen, workload, f"boot {at + 1} of {count}")
-    return _show(session, chosen, workload, planned=count if plan else 0)
+    return _show(session, chosen, workload, foreseen=count if plan else 0)
 
 
 def _boot(session: Session, chosen: Served, workload: Workload, name: str) -> None:
     """Boot the base and bench it; a boot that does not come up ends the calibration, since it is the line's fault."""
     console = session.console
-    plan = plans.Plan(
-        boot=session.new_id("boot"),
-        line=chosen.line,
-        recipe=chosen.recipe,
-        floors=chosen.floors,
-        accepted=accepted(chosen.line, None),
-        replaces=True,
-        memory=memory_table.foreseen(chosen.recipe, chosen.floors),
-    )
+    plan = plan_of(session, chosen, replaces=True)
     booted = boot_and_record(session, plan, stage_teller(console, f"{name}, "))
     if not booted.ok:
         fault = Unclear if booted.unclear else Refused
@@ -74,7 +66,7 @@ def _bench(session: Session, plan: plans.Plan, booted: plans.Boot, workload: Wor
     return trial
 
 
-def _show(session: Session, chosen: Served, workload: Workload, *, planned: int) -> int:
+def _show(session: Session, chosen: Served, workload: Workload, *, foreseen: int) -> int:
     rows = live(read(session).rows)
     where = {"line": chosen.line.name, "simulated": session.simulated}
     found = calibrations.noise(
@@ -86,12 +78,12 @@ def _show(session: Session, chosen: Served, workload: Workload, *, planned: int)
     )
     minutes = calibrations.minutes_a_boot(rows, chosen.line.name, simulated=session.simulated) or BOOT_MINUTES
     _table(session, found)
-    if planned:
+    if foreseen:
         session.console.show(
-            f"{planned} boots of the base, {PASSES} passes each, about {planned * minutes / 60:.1f} h"
+            f"{foreseen} boots of the base, {PASSES} passes each, about {foreseen * minutes / 60:.1f} h"
         )
     session.console.answer({**where, "noise": edge.plain(found), "minutes_a_boot": round(minutes, 2)})
-    return 0 if planned or found.boots else 4
+    return 0 if foreseen or found.boots else 4
 
 
 def _table(session: Session, found: Noise) -> None:

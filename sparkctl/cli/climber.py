@@ -15,13 +15,13 @@ from ledger.history import Climb as PastClimb
 from ledger.history import last_climb, told
 from ledger.journal import Journal
 from ledger.texts import Texts
-from sparkctl.cli import lever_effects, memory_table, quality
+from sparkctl.cli import lever_effects, quality
 from sparkctl.cli import quality_ground as grounds
 from sparkctl.cli.course import Planned, seed_of
 from sparkctl.cli.endpoint import Chosen
 from sparkctl.cli.recorded import read
-from sparkctl.cli.recorded_boot import boot_and_record, stage_teller
-from sparkctl.cli.served import Served, accepted
+from sparkctl.cli.recorded_boot import boot_and_record, plan_of, stage_teller
+from sparkctl.cli.served import Served
 from sparkctl.cli.session import Session
 from sparkctl.errors import Refused, Unclear, UsageFault
 from sparkctl.units import duration
@@ -267,16 +267,7 @@ class Climber:
 
     def _plan(self, on: tuple[Lever, ...], *, replaces: bool) -> plans.Plan:
         chosen = self.served.with_settings({key: value for lever in on for key, value in lever.set.items()})
-        return plans.Plan(
-            boot=self.session.new_id("boot"),
-            line=chosen.line,
-            recipe=chosen.recipe,
-            floors=chosen.floors,
-            accepted=accepted(chosen.line, None),
-            replaces=replaces,
-            sought=trials.sought(on),
-            memory=memory_table.foreseen(chosen.recipe, chosen.floors),
-        )
+        return plan_of(self.session, chosen, replaces=replaces, sought=trials.sought(on))
 
     def _append(self, kind: Kind, body: Body) -> None:
         Journal(self.session.ledger_path).append(

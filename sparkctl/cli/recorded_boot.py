@@ -7,12 +7,27 @@ from ledger import record
 from ledger.entry import Body
 from ledger.journal import Journal
 from sparkctl import edge
-from sparkctl.cli import kept
+from sparkctl.cli import kept, memory_table
+from sparkctl.cli.served import Served, accepted
 from sparkctl.cli.session import Session
 from sparkctl.console import Console
 from sparkctl.errors import Interrupted, SparkctlError
 
 _TITLES = dict((*STAGES, STOP))
+
+
+def plan_of(session: Session, chosen: Served, *, replaces: bool, sought: tuple[str, ...] = ()) -> Plan:
+    """Return the plan of a boot that a climb or a calibration makes: what was chosen, accepted as its line says, with its memory foreseen."""
+    return Plan(
+        boot=session.new_id("boot"),
+        line=chosen.line,
+        recipe=chosen.recipe,
+        floors=chosen.floors,
+        accepted=accepted(chosen.line, None),
+        replaces=replaces,
+        sought=sought,
+        memory=memory_table.foreseen(chosen.recipe, chosen.floors),
+    )
 
 
 def boot_and_record(

@@ -11,7 +11,7 @@ from sparkctl.console import Column
 from sparkctl.units import percent
 from tuner.climb import Climb
 from tuner.lever import Ladder
-from tuner.statistics import Comparison
+from tuner.statistics import spread
 from tuner.steps import Confirmed, name_of
 from tuner.verdict import answer
 
@@ -68,16 +68,12 @@ def _confirmed(found: Confirmed | None) -> Iterator[str]:
     if found is None:
         return
     for name, one in found.gain.items():
-        yield f"confirmed on fresh boots: {name} {_spread(one)} against the base, {one.n_arm} boots and {one.n_base}"
+        yield f"confirmed on fresh boots: {name} {spread(one)} against the base, {one.n_arm} boots and {one.n_base}"
     for lever, metrics in found.worth.items():
         told = ", ".join(f"{name} {percent(one.estimate)}" for name, one in metrics.items())
         yield f"the stack beside the stack without {lever}, few boots: {told}"
     if found.quality:
         yield f"quality of the stack: {found.quality}"
-
-
-def _spread(one: Comparison) -> str:
-    return f"{percent(one.estimate)} ({percent(one.low)} to {percent(one.high)})"
 
 
 def _broken(pairs: tuple[tuple[str, str], ...]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from tuner.factorial import sight as seen
 from tuner.factorial.factors import rivals
 from tuner.factorial.sight import Sight
 from tuner.lever import Lever
-from tuner.statistics import Comparison
+from tuner.statistics import Comparison, spread
 from tuner.steps import On
 from tuner.verdict import Outcome, with_quality
 
@@ -86,7 +86,7 @@ def _is_ready(sight: Sight, lever: Lever) -> bool:
 
 def _accepted(sight: Sight, lever: Lever) -> Decision:
     metrics = seen.compare(sight, lever.id)
-    numbers = [f"{name} {_spread(metrics[name])}" for name in seen.winners(sight, lever.id)]
+    numbers = [f"{name} {spread(metrics[name])}" for name in seen.winners(sight, lever.id)]
     error = f"{sight.ladder.error:.0%} for the whole ladder"
     why = f"gain proven at error {error}: {'; '.join([*numbers, *_bars(sight, metrics)])}"
     outcome, why = with_quality(lever, sight.quality.get(lever.id, ""), ("accept", why))
@@ -115,7 +115,7 @@ def _given_up(sight: Sight, lever: Lever) -> Decision | None:
         if harmed
         else f"no gain of {percent(1 + sight.ladder.min_gain)} in sight"
     )
-    numbers = "; ".join(f"{name} {_spread(metrics[name])}" for name in sight.ladder.primary)
+    numbers = "; ".join(f"{name} {spread(metrics[name])}" for name in sight.ladder.primary)
     return _decision(sight, lever, "reject", f"{cause}: {numbers}")
 
 
@@ -135,7 +135,7 @@ def _left_open(sight: Sight, lever: Lever) -> Decision:
     metrics = seen.compare(sight, lever.id)
     if not metrics:
         return _decision(sight, lever, "inconclusive", "its effect was never measured")
-    numbers = [f"{name} {_spread(metrics[name])}" for name in sight.ladder.primary]
+    numbers = [f"{name} {spread(metrics[name])}" for name in sight.ladder.primary]
     boots = sight.looks[-1].information
     why = f"neither proven nor futile after {boots} measured boots: {'; '.join([*numbers, *_bars(sight, metrics)])}"
     return _decision(sight, lever, "inconclusive", why, seen.boots_wanted(sight, lever.id))
@@ -155,12 +155,6 @@ def _decision(sight: Sight, lever: Lever, verdict: Outcome, why: str, wanted: in
 
 def _bars(sight: Sight, metrics: Mapping[str, Comparison]) -> list[str]:
     return [
-        f"{guard.metric} {_spread(metrics[guard.metric])}, bar {percent(1 - guard.most_loss)}"
+        f"{guard.metric} {spread(metrics[guard.metric])}, bar {percent(1 - guard.most_loss)}"
         for guard in sight.ladder.guards
     ]
-
-
-def _spread(found: Comparison) -> str:
-    if math.isinf(found.high):
-        return f"{percent(found.estimate)} (no interval)"
-    return f"{percent(found.estimate)} ({percent(found.low)} to {percent(found.high)})"

@@ -130,9 +130,7 @@ def _seed_rule(progress: Progress, name: str, single: Mapping[str, float]) -> Se
     """Apply the seeds' rule to one boot of each arm: the lever alone against the base, or what the first boots read of it."""
     base, arm = _first(progress, ()), _first(progress, alone(progress, name))
     if base is not None and arm is not None and progress.plan.arming == "alone":
-        return (
-            "reject" if arm.outcome == "failed" else seed_rule(progress.ladder, _values(base), _values(arm))
-        )
+        return "reject" if arm.outcome == "failed" else seed_rule(progress.ladder, base.values, arm.values)
     if not single and any(name in one.arm and one.outcome == "failed" for one in progress.trials):
         return "reject"
     return seed_rule(progress.ladder, dict.fromkeys(single, 1.0), single)
@@ -140,7 +138,3 @@ def _seed_rule(progress: Progress, name: str, single: Mapping[str, float]) -> Se
 
 def _first(progress: Progress, on: On) -> Trial | None:
     return next((one for one in progress.trials if one.arm == on and one.outcome != "void"), None)
-
-
-def _values(trial: Trial) -> Mapping[str, float]:
-    return {metric.name: metric.value for metric in trial.metrics}
