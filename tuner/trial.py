@@ -43,9 +43,11 @@ def measure(  # noqa: PLR0913 - two are named
     *,
     clock: Clock,
     watcher: Watcher,
+    tag: str = "",
 ) -> tuple[Trial, Bench | None]:
     """Prove that every lever of a line that is ready is armed, and run the workload once.
 
+    `tag` makes the prompts of a further pass over one boot its own; without it they are the boot's, and a second pass finds them cached.
     What cannot be had (an endpoint that is gone) makes the trial void with its reason, never a failure.
     """
     arm = tuple(lever.id for lever in on)
@@ -60,7 +62,7 @@ def measure(  # noqa: PLR0913 - two are named
             measured = bench.run(
                 endpoint,
                 workload,
-                run_tag=plan.boot,
+                run_tag=tag or plan.boot,
                 clock=clock,
                 report=watcher.bench,
                 look=lambda: glance.read(shell),

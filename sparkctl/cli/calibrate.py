@@ -62,7 +62,9 @@ def _bench(session: Session, plan: plans.Plan, booted: plans.Boot, workload: Wor
     watcher = trials.Watcher(
         boot=lambda _: None, bench=lambda text: session.console.progress(f"{name}: {text}")
     )
-    trial, _ = trials.measure(plan, booted, workload, (), clock=session.clock, watcher=watcher)
+    trial, _ = trials.measure(
+        plan, booted, workload, (), clock=session.clock, watcher=watcher, tag=session.new_id("pass")
+    )
     return trial
 
 
