@@ -63,6 +63,17 @@ def test_the_command_reference_is_current() -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+def test_the_index_of_messages_is_current() -> None:
+    """docs/troubleshooting.md has every message that the code raises an error with, and a remedy for nearly all."""
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "messages"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 @pytest.mark.skipif(shutil.which("groff") is None, reason="no groff here to format a manual page")
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "man").glob("*.1")), ids=lambda page: page.stem)
 def test_a_manual_page_is_formatted_without_a_warning(page: Path) -> None:
@@ -85,6 +96,19 @@ def test_a_page_names_verbs_and_files_that_exist(page: Path) -> None:
     assert named <= known
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):
         assert (page.parent / target).exists(), f"{target} is not there"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_shows_options_that_exist(page: Path) -> None:
+    """Every option of a `sparkctl <verb>` of a page is one of that verb's."""
+    reference = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    common, *sections = re.split(r"^## sparkctl ", reference, flags=re.MULTILINE)
+    options = {verb.name: set(re.findall(r"--[a-z0-9-]+", common)) | {"--help"} for verb in VERBS}
+    for section in sections:
+        options[section.split()[0]] |= set(re.findall(r"--[a-z0-9-]+", section))
+    shown = re.findall(r"(?:`|\$ |^    )sparkctl ([a-z]+)([^`\n#]*)", page.read_text(), re.MULTILINE)
+    for verb, rest in shown:
+        assert set(re.findall(r"(?<!\S)--[a-z0-9-]+", rest)) <= options[verb], f"sparkctl {verb}{rest}"
 
 
 def test_the_readme_shows_every_verb() -> None:
