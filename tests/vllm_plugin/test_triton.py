@@ -1,11 +1,6 @@
 """The Triton path against the definition in Triton's interpreter on the CPU, and compiled for both architectures without a device."""
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +10,8 @@ pytest.importorskip("triton", reason="no Triton here: run by scripts/check --eng
 from sparkctl_vllm import experts, native, path, reference, triton_experts
 from sparkctl_vllm.refusal import Refusal
 from sparkctl_vllm.step import Reading, Step
+
+from .compiled import built
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 COUNT, NEURONS, HIDDEN, TOP_K = 6, 192, 256, 3
@@ -156,44 +153,24 @@ def test_bf16_is_read_in_triton_with_a_line():
     assert native.obstacle(shape, 0, GB10_SHARED) == "bf16 weights are not compiled, only MXFP4"
 
 
-COMPILE = """
-import json, sys
-import triton
+CASES = """
 import triton.language as tl
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from collections import defaultdict
 from sparkctl_vllm import triton_kernels as k
 
-P = {"pack": "*u8", "x": "*bf16", "weights": "*fp32", "importance": "*fp32", "price": "*fp32", "h": "*fp16", "parts": "*fp32", "out": "*fp32",
-     "limit": "fp32", "prescale": "fp32", "floor": "i32", "tiles": "i32", "rows": "i32", "experts": "i32"}
+TYPES = {"x": "*bf16", "weights": "*fp32", "importance": "*fp32", "price": "*fp32", "h": "*fp16", "parts": "*fp32", "out": "*fp32",
+         "limit": "fp32", "prescale": "fp32", "floor": "i32", "tiles": "i32", "rows": "i32", "experts": "i32"}
 SIZES = {"OPERAND": tl.bfloat16, "TOP_K": 6, "PICKS": 512, "TILES": 16, "HIDDEN": 5120, "BLOCK_K": 128, "BLOCK_N": 128}
-found = {}
-for architecture in (90, 121):
-    for kernel, bf16 in ((k.plan, 0), (k.gate_up, 0), (k.gate_up, 1), (k.down, 0), (k.down, 1), (k.summed, 0)):
-        names = kernel.arg_names
-        sizes = {name: {**SIZES, "BF16": bool(bf16)}[name] for name in names if name in SIZES or name == "BF16"}
-        types = {**P, "pack": "*bf16"} if bf16 else P
-        signature = {name: "constexpr" if name in sizes else types.get(name, "*i32") for name in names}
-        made = triton.compile(ASTSource(fn=kernel, signature=signature, constexprs=sizes), target=GPUTarget("cuda", architecture, 32))
-        found[f"{kernel.__name__} {bf16} sm_{architecture}"] = [len(made.asm["cubin"]), made.metadata.shared]
-print(json.dumps(found))
+CASES = [
+    (kernel, defaultdict(lambda: "*i32", {**TYPES, "pack": "*bf16" if bf16 else "*u8"}),
+     {name: {**SIZES, "BF16": bf16}[name] for name in kernel.arg_names if name in {*SIZES, "BF16"}})
+    for kernel, bf16 in ((k.plan, False), (k.gate_up, False), (k.gate_up, True), (k.down, False), (k.down, True), (k.summed, False))
+]
 """
 
 
 def test_compiles_for_both_architectures(tmp_path):
     """All four kernels, and the two that read weights in bf16 too, become machine code for sm_90 and sm_121 at V4.1's sizes, within 99 KB."""
-    plugin = Path(triton_experts.__file__).parents[1]
-    clean = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILE],
-        env={**clean, "PYTHONPATH": str(plugin), "TRITON_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = built(CASES, tmp_path)
     assert len(found) == 12
-    for size, shared in found.values():
-        assert size > 1000
-        assert shared <= GB10_SHARED
+    assert all(one.size > 1000 and one.shared <= GB10_SHARED for one in found)
