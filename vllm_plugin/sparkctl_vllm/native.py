@@ -29,6 +29,8 @@ MOST, MOST_TILES = 512, 63
 MOST_HALF = 65504.0
 STATIC = 1024
 """Bytes of shared memory beside what is asked for: the kernel's barriers."""
+MISSING = -1
+"""Bits of a float16 of h that is not computed yet."""
 ENOUGH = 1 << 30
 """Bytes of shared memory that every size fits into."""
 FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC")
@@ -100,7 +102,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """What the layers of one stream share: h between the phases, the count of arrivals, and what was planned last."""
+    """What the layers of one stream share: h between the phases, twice, the count of arrivals, and what was planned last."""
 
     h: torch.Tensor
     sums: torch.Tensor | None
@@ -112,9 +114,9 @@ class Workspace:
         """Reserve it, before a graph is captured."""
         places = shape.rows * shape.top_k
         return cls(
-            h=torch.zeros(places, shape.tiles * TILE, dtype=torch.float16, device=device),
+            h=torch.full((2, places, shape.tiles * TILE), MISSING, dtype=torch.int16, device=device),
             sums=None if sums is None else torch.zeros(sums, dtype=torch.float32, device=device),
-            meet=torch.zeros(1, dtype=torch.int64, device=device),
+            meet=torch.zeros(1 + tiles.GROUPS, dtype=torch.int64, device=device),
             told=torch.zeros(2, shape.experts, dtype=torch.int32, device=device),
         )
 

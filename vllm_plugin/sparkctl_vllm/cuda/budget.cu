@@ -1,8 +1,10 @@
 // One mixture-of-experts layer of a decode step, read by budget: plan, gate/up with clamped SwiGLU, down, in one launch.
 //
-// Every block makes the plan itself (integers and a fixed order, so all blocks agree bit for bit), reads its share of the gate/up units,
-// meets the others at one barrier, and reads its share of the down tiles. Two addends at most meet in an output (float32 onto zero), so the
-// result does not depend on the order of arrival: the same step gives the same bits.
+// Every block makes the plan itself (integers and a fixed order, so all blocks agree bit for bit), reads its share of the gate/up units, and
+// goes on to its share of the down tiles without waiting for the others: h is its own flag. Before a launch it is MISSING throughout, a NaN
+// that nobody stores, and a warp asks for the h of the tile it has in hand until it is there; two buffers take turns, one in use while the
+// other is made MISSING again. All blocks must be resident at once. Two addends at most meet in an output (float32 onto zero), so the result
+// does not depend on the order of arrival: the same step gives the same bits.
 //
 // Weights are MXFP4 in the order that tensor cores hold them (tiles.py: `fragments`): a lane's 16 bytes are its own A fragments of
 // mma.m16n8k16, tokens are the N = 8 side. A code becomes float16 times 2^-14 with at most three instructions for two numbers; the scale of
@@ -31,6 +33,7 @@ constexpr int IMPORTANCE = 12;         // tiles whose importance is fetched befo
 #ifndef LAG
 #define LAG 1                          // units until that warp takes them, less than SLOTS
 #endif
+constexpr uint32_t MISSING = 0xFFFFFFFFu;  // two float16 that nobody stores: a NaN is stored as 0x7FFF
 constexpr uint32_t MASK = 0x8E008E00u; // sign, and exponent with mantissa, of e2m1 in two float16
 
 struct Args {
@@ -41,10 +44,10 @@ struct Args {
     const int *picks;          // [rows, top_k]
     const float *weights;      // [rows, top_k]
     const int *valid;          // one number: rows that are no padding
-    __half *h;                 // [rows * top_k, 64 * tiles]
+    __half *h;                 // [2, rows * top_k, 64 * tiles]: of this launch, and MISSING throughout for the next one
     float *sums;               // [thread blocks, rows * top_k + 8 * WARPS, 16 * WIDTH]; null: in shared memory
     float *out;                // [rows, hidden]
-    unsigned long long *meet;  // counts arrivals for ever
+    unsigned long long *meet;  // [1 + groups]: thread blocks that ever began; the launch for which a group's outputs are zeroed
     int *told;                 // [2, experts]: loads and depths, for whoever wants to know; may be null
     int rows, top_k, experts, tiles, floor, splits;
     float limit, prescale;
@@ -71,6 +74,7 @@ __device__ __forceinline__ uint32_t take4(uint32_t from) {
 __device__ __forceinline__ void into_l2(const void *p, int bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes));
 }
+__device__ __forceinline__ void near(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 __device__ __forceinline__ void barrier_init(uint64_t *b, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count));
@@ -90,6 +94,25 @@ __device__ __forceinline__ void barrier_wait(uint32_t b, uint32_t parity) {
         "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::"r"(b),
         "r"(parity)
         : "memory");
+}
+// Sixteen bytes of h, which arrive whole or not at all.
+__device__ __forceinline__ void give_h(__half *to, uint4 r) {
+    asm volatile(
+        "{\n.reg .b128 all;\n.reg .b64 low, high;\nmov.b64 low, {%1,%2};\nmov.b64 high, {%3,%4};\nmov.b128 all, {low, high};\n"
+        "st.relaxed.gpu.global.b128 [%0], all;\n}" ::"l"(to), "r"(r.x), "r"(r.y), "r"(r.z), "r"(r.w) : "memory");
+}
+__device__ __forceinline__ uint4 ask_h(const __half *from) {
+    uint4 r;
+    asm volatile(
+        "{\n.reg .b128 all;\n.reg .b64 low, high;\nld.relaxed.gpu.global.b128 all, [%4];\nmov.b128 {low, high}, all;\n"
+        "mov.b64 {%0,%1}, low;\nmov.b64 {%2,%3}, high;\n}" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(from) : "memory");
+    return r;
+}
+// The transposed 8x8 matrix of float16, lane (g, q) holding row g, columns 2q and 2q+1.
+__device__ __forceinline__ uint32_t transposed(uint32_t two) {
+    uint32_t r;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(two));
+    return r;
 }
 // d = a * b + d over 16 of k.
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
@@ -145,95 +168,124 @@ struct Shape {
     static_assert(HIDDEN % 1024 == 0 && KB == WIDTH, "gate/up and down come in pieces of one size");
 };
 
-template <int HIDDEN>
-__device__ __forceinline__ Plan plan(const Args &a, char *shared, char *scratch, const float (&early)[IMPORTANCE]) {
-    const int t = threadIdx.x, warp = t >> 5, lane = t & 31, picks = a.rows * a.top_k;
-    Plan p;
+// Where the plan lies: lists behind, and scratch that is used again once it is made.
+struct Scratch {
+    int *load;         // [MOST]
+    uint64_t *totals;  // [WARPS]
+    uint32_t *first;   // [MOST]: block in the upper half, place in the lower
+    uint8_t *in_warp;  // [WARPS][MOST]
+    uint32_t *start;   // one number: where this thread block begins, as in the list
+};
+// What a thread keeps of the plan while it is made: its pick, and the expert of its own number.
+struct Own { int e, rank; float weight; int block, item, blocks, depth; };
+
+// What needs nothing of the step: done before the kernel before has ended.
+__device__ __forceinline__ void laid_out(Plan &p, Scratch &s, char *shared, char *scratch) {
+    const int t = threadIdx.x;
     p.expert = (Expert *)shared;
     p.weight = (float *)(p.expert + MOST);
     p.row = (uint16_t *)(p.weight + MOST);
     p.place = p.row + MOST;
     p.block = p.place + MOST;
     p.list = p.block + MOST;
-    int *load = (int *)scratch;                              // [MOST]
-    uint64_t *totals = (uint64_t *)(load + MOST);            // [WARPS]
-    uint32_t *first = (uint32_t *)(totals + WARPS);          // [MOST]: block in the upper half, place in the lower
-    uint8_t *in_warp = (uint8_t *)(first + MOST);            // [WARPS][MOST]
+    s.load = (int *)scratch;
+    s.totals = (uint64_t *)(s.load + MOST);
+    s.first = (uint32_t *)(s.totals + WARPS);
+    s.in_warp = (uint8_t *)(s.first + MOST);
+    s.start = (uint32_t *)(s.in_warp + WARPS * MOST);
+    if (t < MOST) s.load[t] = 0, p.place[t] = MOST;
+#pragma unroll 1
+    for (int i = t; i < WARPS * MOST / 16; i += THREADS) ((uint4 *)s.in_warp)[i] = make_uint4(0, 0, 0, 0);
+    __syncthreads();
+}
 
-    int e = -1, row = 0;
-    float weight = 0.f;
+// Loads, depths, the blocks of rows, and where this thread block begins. What each thread has goes on to `listed` and `placed`.
+template <int HIDDEN>
+__device__ __forceinline__ Own planned(const Args &a, Plan &p, const Scratch &s, const float (&early)[IMPORTANCE]) {
+    const int t = threadIdx.x, warp = t >> 5, lane = t & 31, picks = a.rows * a.top_k;
+    Own own = {-1, 0, 0.f, 0, 0, 0, 0};
     const float price = *a.price;  // asked for early: it comes from afar
-    if (t < picks) {
-        e = a.picks[t];
-        weight = a.weights[t];
-        row = t / a.top_k;
-        if (row >= *a.valid || e >= a.experts) e = -1;
-    }
-    if (a.splits > 1)
-        for (int i = blockIdx.x * THREADS + t; i < a.rows * HIDDEN / 4; i += gridDim.x * THREADS) ((float4 *)a.out)[i] = make_float4(0.f, 0.f, 0.f, 0.f);
-    for (int i = blockIdx.x + t * gridDim.x; i < a.rows * HIDDEN * 2 / 512; i += THREADS * gridDim.x) into_l2((const char *)a.x + (size_t)i * 512, 512);
-    if (t < MOST) load[t] = 0, p.place[t] = MOST;
-    for (int i = t; i < WARPS * MOST / 16; i += THREADS) ((uint4 *)in_warp)[i] = make_uint4(0, 0, 0, 0);
-    __syncthreads();
-    const uint32_t same = __match_any_sync(0xFFFFFFFFu, e >= 0 ? e : -1 - lane);
-    const int rank = __popc(same & ((1u << lane) - 1));
-    if (e >= 0) {
-        if (rank == 0) in_warp[warp * MOST + e] = __popc(same);
-        atomicAdd(&load[e], max(1, __float2int_rn(weight * weight * 1048576.f)));
+    if (warp * 32 < picks) {
+        if (t < picks) {
+            own.e = a.picks[t];
+            own.weight = a.weights[t];
+            if (t / a.top_k >= *a.valid || own.e >= a.experts) own.e = -1;
+        }
+        const int e = own.e;
+        const uint32_t same = __match_any_sync(0xFFFFFFFFu, e >= 0 ? e : -1 - lane);
+        own.rank = __popc(same & ((1u << lane) - 1));
+        if (e >= 0) {
+            if (own.rank == 0) s.in_warp[warp * MOST + e] = __popc(same);
+            atomicAdd(&s.load[e], max(1, __float2int_rn(own.weight * own.weight * 1048576.f)));
+        }
     }
     __syncthreads();
-    int count = 0, depth = 0;
+    int count = 0;
     if (t < a.experts) {
+#pragma unroll 2
         for (int w = 0; w * 32 < picks; w++) {
-            const int n = in_warp[w * MOST + t];
-            in_warp[w * MOST + t] = count;
+            const int n = s.in_warp[w * MOST + t];
+            s.in_warp[w * MOST + t] = count;
             count += n;
         }
         if (count) {
-            const float l = (float)load[t];
+            const float l = (float)s.load[t];
 #pragma unroll
-            for (int k = 0; k < IMPORTANCE; k++) depth += l * early[k] > price;
-            for (int k = IMPORTANCE; k < a.tiles; k++) depth += l * a.importance[k * a.experts + t] > price;
-            depth = max(depth, a.floor);
+            for (int k = 0; k < IMPORTANCE; k++) own.depth += l * early[k] > price;
+#pragma unroll 1
+            for (int k = IMPORTANCE; k < a.tiles; k++) own.depth += l * a.importance[k * a.experts + t] > price;
+            own.depth = max(own.depth, a.floor);
         }
-        if (a.told && blockIdx.x == 0) a.told[t] = load[t], a.told[a.experts + t] = depth;
+        if (a.told && blockIdx.x == 0) a.told[t] = s.load[t], a.told[a.experts + t] = own.depth;
     }
-    const int blocks = (count + 7) >> 3;
-    uint64_t sum = (uint64_t)blocks | (uint64_t)count << 16 | (uint64_t)(depth * blocks) << 32;
-    const uint64_t own = sum;
+    own.blocks = (count + 7) >> 3;
+    uint64_t sum = (uint64_t)own.blocks | (uint64_t)count << 16 | (uint64_t)(own.depth * own.blocks) << 32, below = sum;
+    const bool any = __any_sync(0xFFFFFFFFu, count);  // a warp whose experts nobody picked is done
+    if (any) {
 #pragma unroll
-    for (int i = 1; i < 32; i <<= 1) {
-        const uint64_t below = __shfl_up_sync(0xFFFFFFFFu, sum, i);
-        if (lane >= i) sum += below;
+        for (int i = 1; i < 32; i <<= 1) {
+            const uint64_t more = __shfl_up_sync(0xFFFFFFFFu, sum, i);
+            if (lane >= i) sum += more;
+        }
+        below = sum - below;
     }
-    if (lane == 31) totals[warp] = sum;
+    if (lane == 31) s.totals[warp] = sum;
     __syncthreads();
-    uint64_t before = 0, all = 0;
-#pragma unroll
-    for (int w = 0; w < WARPS; w++) {
-        const uint64_t n = totals[w];
-        before += w < warp ? n : 0;
-        all += n;
-    }
-    const uint64_t begin = before + sum - own;
-    const uint32_t v0 = begin & 0xFFFF, row0 = begin >> 16 & 0xFFFF, item0 = begin >> 32;
-    if (t < MOST) first[t] = v0 << 16 | row0;
-    for (int b = 0; b < blocks; b++) {
-        p.expert[v0 + b] = Expert{(uint32_t)(t * a.tiles), (uint16_t)(item0 + b * depth), (uint16_t)(row0 + 8 * b), (uint8_t)depth,
-                                  (uint8_t)min(8, count - 8 * b), 0};
-        for (int k = 0; k < depth; k++) p.list[item0 + b * depth + k] = (uint16_t)(v0 + b << 6 | k);
+    const uint64_t total = lane < WARPS ? s.totals[lane] : 0, ahead = lane < warp ? total : 0;
+    p.items = (int)__reduce_add_sync(0xFFFFFFFFu, (uint32_t)(total >> 32));
+    if (any) {
+        below += __reduce_add_sync(0xFFFFFFFFu, (uint32_t)ahead) | (uint64_t)__reduce_add_sync(0xFFFFFFFFu, (uint32_t)(ahead >> 32)) << 32;
+        own.block = below & 0xFFFF, own.item = (int)(below >> 32);
+        const int row = (int)(below >> 16 & 0xFFFF), mine = (int)((uint32_t)p.items * 8 * blockIdx.x / gridDim.x) >> 3;
+        if (count) s.first[t] = (uint32_t)own.block << 16 | row;
+#pragma unroll 1
+        for (int b = 0; b < own.blocks; b++) {
+            const int item = own.item + b * own.depth;
+            p.expert[own.block + b] = Expert{(uint32_t)(t * a.tiles), (uint16_t)item, (uint16_t)(row + 8 * b), (uint8_t)own.depth, (uint8_t)min(8, count - 8 * b), 0};
+            if (mine >= item && mine < item + own.depth) *s.start = own.block + b << 6 | mine - item;
+        }
     }
     __syncthreads();
-    if (e >= 0) {
-        const int within = in_warp[warp * MOST + e] + rank, place = (first[e] & 0xFFFF) + within;
-        p.row[place] = row;
-        p.weight[place] = weight;
-        p.place[t] = place;
-        p.block[t] = (first[e] >> 16) + within / 8;
-    }
-    p.items = (int)(all >> 32);
-    __syncthreads();
-    return p;
+    return own;
+}
+
+// The list of what is read: needed only when the first weights are on their way.
+__device__ __forceinline__ void listed(const Plan &p, const Own &own) {
+#pragma unroll 1
+    for (int b = 0; b < own.blocks; b++)
+#pragma unroll 1
+        for (int k = 0; k < own.depth; k++) p.list[own.item + b * own.depth + k] = (uint16_t)(own.block + b << 6 | k);
+}
+
+// Which row lies at which place: first asked for when weights are on their way.
+__device__ __forceinline__ void placed(const Args &a, const Plan &p, const Scratch &s, const Own &own) {
+    const int t = threadIdx.x;
+    if (own.e < 0) return;
+    const int within = s.in_warp[(t >> 5) * MOST + own.e] + own.rank, place = (s.first[own.e] & 0xFFFF) + within;
+    p.row[place] = t / a.top_k;
+    p.weight[place] = own.weight;
+    p.place[t] = place;
+    p.block[t] = (s.first[own.e] >> 16) + within / 8;
 }
 
 // Asks for a warp's slice of x for one block of rows, while the rows before are still computed with.
@@ -294,8 +346,7 @@ template <int HIDDEN>
 struct Walk {
     const uint8_t *tile;
     int v, left;
-    __device__ __forceinline__ void start(const Args &a, const Plan &p, int i) {
-        const int item = p.list[i];
+    __device__ __forceinline__ void start(const Args &a, const Plan &p, int item) {
         v = item >> 6;
         const Expert e = p.expert[v];
         tile = a.pack + (size_t)(e.base + (item & 63)) * Shape<HIDDEN>::TILE;
@@ -311,8 +362,8 @@ struct Walk {
     }
 };
 
-// Sums the warps' partial sums of one unit in their order, applies SwiGLU and the router's weight, stores h.
-__device__ __forceinline__ void reduce(const Args &a, const Plan &p, int u, const float4 *slot) {
+// Sums the warps' partial sums of one unit in their order, applies SwiGLU and the router's weight, gives h: 8 neurons of a row at once.
+__device__ __forceinline__ void reduce(const Args &a, const Plan &p, __half *h, int u, const float4 *slot) {
     const int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3, item = p.list[u >> 3];
     float4 s = slot[lane];
 #pragma unroll 5
@@ -322,15 +373,20 @@ __device__ __forceinline__ void reduce(const Args &a, const Plan &p, int u, cons
     }
     const Expert expert = p.expert[item >> 6];
     const float gate[2] = {s.x, s.y}, up[2] = {s.z, s.w};
+    float own[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const int n = 2 * q + i;
-        if (n < expert.count) {
-            const float low = fminf(gate[i], a.limit), wide = fminf(fmaxf(up[i], -a.limit), a.limit);
-            const float h = __fdividef(low, 1.f + __expf(-low)) * wide * p.weight[expert.row + n] * a.prescale;
-            a.h[(size_t)(expert.row + n) * (a.tiles * 64) + (item & 63) * 64 + (u & 7) * 8 + g] = __float2half_rn(h);
-        }
+        const int n = min(2 * q + i, expert.count - 1);
+        const float low = fminf(gate[i], a.limit), wide = fminf(fmaxf(up[i], -a.limit), a.limit);
+        own[i] = __fdividef(low, 1.f + __expf(-low)) * wide * p.weight[expert.row + n] * a.prescale;
     }
+    const __half2 two = __floats2half2_rn(own[0], own[1]);
+    uint4 all;  // neurons 0 to 7 of row g, in the lanes of q = 0
+    all.x = transposed(*(const uint32_t *)&two);
+    all.y = __shfl_down_sync(0xFFFFFFFFu, all.x, 1);
+    all.z = __shfl_down_sync(0xFFFFFFFFu, all.x, 2);
+    all.w = __shfl_down_sync(0xFFFFFFFFu, all.x, 3);
+    if (q == 0 && g < expert.count) give_h(h + (size_t)(expert.row + g) * (a.tiles * 64) + (item & 63) * 64 + (u & 7) * 8, all);
 }
 
 // Which part of the down weights a warp sums, in blocks of 16 outputs by one tile, tile by tile: those of WIDTH * 16 outputs are divided
@@ -339,25 +395,26 @@ struct Stream { int begin, end, head, tail; };
 
 template <int WIDTH>
 __device__ __forceinline__ Stream stream_of(const Args &a, const Plan &p, uint32_t split) {
-    const uint32_t total = p.items * WIDTH, ways = WARPS * a.splits, s = split * WARPS + (threadIdx.x >> 5);
+    const uint32_t ways = WARPS * a.splits, s = split * WARPS + (threadIdx.x >> 5);
+    const uint32_t whole = p.items <= RING * ways ? WIDTH : 1, total = p.items * WIDTH / whole;  // few: whole tiles, all asked for at once
     Stream r;
-    r.head = total * (split * WARPS) / ways;
-    r.tail = split < a.splits ? total * (split * WARPS + WARPS) / ways : r.head;
-    r.begin = total * s / ways;
-    r.end = split < a.splits ? total * (s + 1) / ways : r.begin;
+    r.head = total * (split * WARPS) / ways * whole;
+    r.tail = split < a.splits ? total * (split * WARPS + WARPS) / ways * whole : r.head;
+    r.begin = total * s / ways * whole;
+    r.end = split < a.splits ? total * (s + 1) / ways * whole : r.begin;
     return r;
 }
 
 // Sums what this thread block found for each row and adds it to the output, picks in their order.
 template <int HIDDEN>
-__device__ __forceinline__ void gather(const Args &a, const Plan &p, const float *parts, int group) {
+__device__ __forceinline__ void gather(const uint16_t *places, const float *parts, float *out, int rows, int top_k, int splits, float undo) {
     constexpr int WIDTH = Shape<HIDDEN>::WIDTH, QUADS = WIDTH * 4;
-    const float undo = 16384.f / a.prescale;
-    for (int i = threadIdx.x; i < a.rows * QUADS; i += THREADS) {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < rows * QUADS; i += THREADS) {
         const int row = i / QUADS, quad = i % QUADS;
         int place[TOP_K];
 #pragma unroll
-        for (int k = 0; k < TOP_K; k++) place[k] = k < a.top_k ? p.place[row * a.top_k + k] : MOST;
+        for (int k = 0; k < TOP_K; k++) place[k] = k < top_k ? places[row * top_k + k] : MOST;
         float4 one[TOP_K];
 #pragma unroll
         for (int k = 0; k < TOP_K; k++) {
@@ -366,9 +423,9 @@ __device__ __forceinline__ void gather(const Args &a, const Plan &p, const float
         }
 #pragma unroll
         for (int k = 1; k < TOP_K; k++) one[0].x += one[k].x, one[0].y += one[k].y, one[0].z += one[k].z, one[0].w += one[k].w;
-        float *to = a.out + (size_t)row * HIDDEN + group * WIDTH * 16 + quad * 4;
+        float *to = out + (size_t)row * HIDDEN + quad * 4;
         const float4 sum = make_float4(one[0].x * undo, one[0].y * undo, one[0].z * undo, one[0].w * undo);
-        if (a.splits == 1) *(float4 *)to = sum;
+        if (splits == 1) *(float4 *)to = sum;
         else asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(sum.x), "f"(sum.y), "f"(sum.z), "f"(sum.w) : "memory");
     }
 }
@@ -379,25 +436,39 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
     constexpr int KB = S::KB, WIDTH = S::WIDTH;
     extern __shared__ __align__(128) char memory[];
     __shared__ uint64_t full[SLOTS], empty[SLOTS], arrivals[WARPS][RING + 1];
+    __shared__ uint8_t pieces[WARPS], offsets[WARPS];
+    __shared__ unsigned long long launched;  // launches of this stream, this one counted
     const int t = threadIdx.x, warp = t >> 5, lane = t & 31, g = lane >> 2, q = lane & 3;
-    if (t < SLOTS) barrier_init(&full[t], WARPS), barrier_init(&empty[t], 1);
-    if (t < WARPS * (RING + 1)) barrier_init(&arrivals[0][0] + t, 1);
+    if (lane == 0) {  // one lane of each warp: the lanes of one would take turns
+        if (warp < SLOTS) barrier_init(&full[warp], WARPS), barrier_init(&empty[warp], 1);
+#pragma unroll
+        for (int i = 0; i <= RING; i++) barrier_init(&arrivals[warp][i], 1);
+    }
+    __syncwarp();
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     float early[IMPORTANCE];
 #pragma unroll
     for (int k = 0; k < IMPORTANCE; k++) early[k] = k < a.tiles && t < a.experts ? a.importance[k * a.experts + t] : -1.f;
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    asm volatile("griddepcontrol.launch_dependents;");
-    // Every launch adds the number of blocks: what is complete when all have arrived, found while there is time.
-    unsigned long long met0 = 0;
-    if (t == THREADS - 32) asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(met0) : "l"(a.meet) : "memory");
     // Shared memory: partial sums of units (before: scratch of the plan; after: sums of the outputs, where they fit), what is on its way,
     // lists.
-    const int front = a.front;
-    const Plan p = plan<HIDDEN>(a, memory + front + WARPS * S::SLICE, memory, early);
+    const int front = a.front, picks = a.rows * a.top_k;
+    Plan p;
+    Scratch scratch;
+    laid_out(p, scratch, memory + front + WARPS * S::SLICE, memory);
+    // What the kernel before does not write comes nearer while it ends; what it writes is written there.
+    if (t < 16 && t * 32 < picks) near(a.picks + t * 32), near(a.weights + t * 32);
+    if (t == 16) near(a.price), near(a.valid), near(a.meet);
+#pragma unroll 1
+    for (int i = blockIdx.x + t * gridDim.x; i < a.rows * HIDDEN * 2 / 512; i += THREADS * gridDim.x) into_l2((const char *)a.x + (size_t)i * 512, 512);
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
+    // Every launch adds the number of blocks to the count of arrivals, so what is read before one's own arrival tells the launches.
+    unsigned long long met0 = 0;
+    if (t == THREADS - 32) asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(met0) : "l"(a.meet) : "memory");
+    const Own own = planned<HIDDEN>(a, p, scratch, early);
+
     float4 *slots = (float4 *)memory;
-    const uint32_t way = shared_address(memory + front + warp * S::SLICE);
-    __shared__ uint8_t pieces[WARPS], offsets[WARPS];
+    const uint32_t way = shared_address(memory + front + warp * S::UNIT);
     const uint32_t staged = shared_address(memory + SLOTS * WARPS * 512 + warp * (STAGED * (KB * 128 + 16)));
     const uint32_t arrival = shared_address(arrivals[warp]), rows_ready = arrival + RING * 8;
     uint32_t phase = 0;  // which of its two phases each arrival is in, a bit each
@@ -405,109 +476,134 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
         barrier_wait(arrival + slot * 8, phase >> slot & 1);
         phase ^= 1u << slot;
     };
-
     const uint32_t split = a.splits > 1 ? blockIdx.x / S::GROUPS : 0;
-    const unsigned long long until = (met0 / gridDim.x + 1) * gridDim.x;
     const int units = p.items * 8;
-    const int begin = (int)(units * blockIdx.x / gridDim.x), n = (int)(units * (blockIdx.x + 1) / gridDim.x) - begin;
+    const int begin = (int)((uint32_t)units * blockIdx.x / gridDim.x), n = (int)((uint32_t)units * (blockIdx.x + 1) / gridDim.x) - begin;
+    Walk<HIDDEN> walk = {nullptr, 0, 0};
+    int sub = begin & 7;
+    auto advance = [&] {
+        if (++sub == 8) sub = 0, walk.next(a, p);
+    };
+    auto send = [&](int step) {
+        if (lane == 0) {
+            const uint32_t to = way + step * (S::UNIT * WARPS), bar = arrival + step * 8;
+            barrier_expect(bar, S::UNIT);
+            copy(to, walk.tile + (sub * WARPS + warp) * S::UNIT, S::UNIT, bar);
+        }
+    };
+    int v = 0;
+    if (n) {
+        walk.start(a, p, *scratch.start);
+        v = walk.v - 1;
+    }
+    if (n) send(0);
+    // While they come: the places, zeros for who adds to the outputs, and an h that is missing for the next launch.
+    listed(p, own);
+    placed(a, p, scratch, own);
+    if (t == THREADS - 32) launched = met0 / gridDim.x + 1;
+    if (a.splits > 1 && split == 0)
+#pragma unroll 1
+        for (int i = t; i < a.rows * (WIDTH * 4); i += THREADS)
+            *(float4 *)(a.out + (size_t)(i / (WIDTH * 4)) * HIDDEN + (blockIdx.x * (WIDTH * 4) + i % (WIDTH * 4)) * 4) = make_float4(0.f, 0.f, 0.f, 0.f);
+    __syncthreads();
+    if (n) stage_x<KB>(a, p, v + 1, HIDDEN, staged, rows_ready);
+#pragma unroll 1
+    for (int i = 1; i < RING; i++)
+        if (i < n) advance(), send(i);
+    const int size = picks * a.tiles * 64;
+    __half *const h_now = a.h + (launched & 1) * size;
     {
+        uint4 *next = (uint4 *)(a.h + (~launched & 1) * size);
+#pragma unroll 1
+        for (int i = blockIdx.x * THREADS + t; i < size / 8; i += gridDim.x * THREADS) next[i] = make_uint4(MISSING, MISSING, MISSING, MISSING);
+    }
+    if (t == THREADS - 32) {
+        asm volatile("red.relaxed.gpu.global.add.u64 [%0], 1;" ::"l"(a.meet) : "memory");
+        if (a.splits > 1 && split == 0)
+            asm volatile("fence.acq_rel.gpu;\nst.relaxed.gpu.global.u64 [%0], %1;" ::"l"(a.meet + 1 + blockIdx.x), "l"(launched) : "memory");
+    }
+    // Where the sums of this thread block's places will lie. A warp that begins within an expert, behind another warp of this thread block,
+    // keeps its part apart.
+    {
+        const Stream s = stream_of<S::WIDTH>(a, p, split);
+        const bool behind = s.end > s.begin && s.begin != s.head && (s.begin % WIDTH || p.list[s.begin / WIDTH] & 63);
+        const int from_v = behind ? p.list[s.begin / WIDTH] >> 6 : 0;
+        if (lane == 0) {
+            pieces[warp] = behind ? p.expert[from_v].count : 0;
+            if (behind) atomicOr(&p.expert[from_v].behind, 1u << warp);
+        }
+        if (t < picks && p.place[t] < MOST) {
+            const Expert e = p.expert[p.block[t]];
+            const bool touched = e.first * WIDTH < s.tail && (e.first + e.depth) * WIDTH > s.head;
+            p.place[t] = touched ? p.place[t] - p.expert[p.list[s.head / WIDTH] >> 6].row : MOST;
+        }
+    }
+    if (n) {
         uint4 b[KB][2];
         float post[2];
-        Walk<HIDDEN> walk = {nullptr, 0, 0};
-        int turn = -warp;                      // units until this warp reduces one, negative
-        int sub = begin & 7, v = 0, left = 0;  // left: units until other rows of x are needed
-        auto send = [&](int step) {
-            if (lane == 0) {
-                const uint32_t to = way + step * S::UNIT, bar = arrival + step * 8;
-                barrier_expect(bar, S::UNIT);
-                copy(to, walk.tile + (sub * WARPS + warp) * S::UNIT, S::UNIT, bar);
-            }
-        };
-        auto advance = [&] {
-            if (++sub == 8) sub = 0, walk.next(a, p);
-        };
-        if (n) {
-            walk.start(a, p, begin >> 3);
-            v = walk.v - 1;
-            stage_x<KB>(a, p, walk.v, HIDDEN, staged, rows_ready);
-        }
-#pragma unroll
-        for (int i = 0; i < RING; i++)
+        int turn = -warp;  // units until this warp reduces one, negative
+        int left = 0;      // units until other rows of x are needed
+        for (int i = 0; i < n + LAG; i++) {
             if (i < n) {
-                if (i) advance();
-                send(i);
-            }
-        for (int i = 0; i < n; i++) {
-            const int half = i % RING;
-            if (left == 0) {
-                v++;
-                await(RING);
-                hold_x<KB>(a, p, v, HIDDEN, staged, b, post);
-                left = p.expert[v].depth * 8 - (i ? 0 : (p.list[begin >> 3] & 63) * 8 + (begin & 7));
+                const int half = i % RING;
+                if (left == 0) {
+                    v++;
+                    await(RING);
+                    hold_x<KB>(a, p, v, HIDDEN, staged, b, post);
+                    left = p.expert[v].depth * 8 - (i ? 0 : (p.list[begin >> 3] & 63) * 8 + (begin & 7));
+                    __syncwarp();
+                    if (i + left < n) stage_x<KB>(a, p, v + 1, HIDDEN, staged, rows_ready);
+                }
+                left--;
+                float c[4] = {0.f, 0.f, 0.f, 0.f};
+                uint4 codes[KB];
+                uint32_t scales[KB];
+                await(half);
+#pragma unroll
+                for (int k = 0; k < KB; k++) {
+                    codes[k] = take16(way + half * (S::UNIT * WARPS) + k * 512 + lane * 16);
+                    scales[k] = take4(way + half * (S::UNIT * WARPS) + KB * 512 + (g * KB + k) * 4);
+                }
+#pragma unroll
+                for (int k = 0; k < KB; k++) block(c, codes[k], scales[k], b[k][0], b[k][1]);
+                __syncwarp();  // sent for only now: earlier, too much would be on its way
+                if (i + RING < n) {
+                    advance();
+                    send(half);
+                }
+                if (i >= SLOTS) barrier_wait(shared_address(empty) + 8 * (i % SLOTS), (i / SLOTS - 1) & 1);
+                slots[(i % SLOTS * WARPS + warp) * 32 + lane] = make_float4(c[0] * post[0], c[1] * post[1], c[2] * post[0], c[3] * post[1]);
                 __syncwarp();
-                if (i + left < n) stage_x<KB>(a, p, v + 1, HIDDEN, staged, rows_ready);
+                if (lane == 0) barrier_arrive(&full[i % SLOTS]);
             }
-            left--;
-            float c[4] = {0.f, 0.f, 0.f, 0.f};
-            uint4 codes[KB];
-            uint32_t scales[KB];
-            await(half);
-#pragma unroll
-            for (int k = 0; k < KB; k++) {
-                codes[k] = take16(way + half * S::UNIT + k * 512 + lane * 16);
-                scales[k] = take4(way + half * S::UNIT + KB * 512 + (g * KB + k) * 4);
-            }
-#pragma unroll
-            for (int k = 0; k < KB; k++) block(c, codes[k], scales[k], b[k][0], b[k][1]);
-            __syncwarp();  // sent for only now: earlier, too much would be on its way
-            if (i + RING < n) {
-                advance();
-                send(half);
-            }
-            if (i >= SLOTS) barrier_wait(shared_address(empty) + 8 * (i % SLOTS), (i / SLOTS - 1) & 1);
-            slots[(i % SLOTS * WARPS + warp) * 32 + lane] = make_float4(c[0] * post[0], c[1] * post[1], c[2] * post[0], c[3] * post[1]);
-            __syncwarp();
-            if (lane == 0) barrier_arrive(&full[i % SLOTS]);
             const int done = i - LAG;
             if (done >= 0 && turn++ == 0) {
                 turn = 1 - WARPS;
                 barrier_wait(shared_address(full) + 8 * (done % SLOTS), done / SLOTS & 1);
-                reduce(a, p, begin + done, slots + done % SLOTS * WARPS * 32);
+                reduce(a, p, h_now, begin + done, slots + done % SLOTS * WARPS * 32);
                 __syncwarp();
                 if (lane == 0) barrier_arrive(&empty[done % SLOTS]);
             }
         }
-        for (int done = max(0, n - LAG); done < n; done++)
-            if (turn++ == 0) {
-                turn = 1 - WARPS;
-                barrier_wait(shared_address(full) + 8 * (done % SLOTS), done / SLOTS & 1);
-                reduce(a, p, begin + done, slots + done % SLOTS * WARPS * 32);
-            }
     }
-    // This thread block arrives as soon as its h is written; the first down tiles are asked for while the others arrive.
-    if (warp == WARPS - 1) {
-        asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
-        if (lane == 0) asm volatile("fence.acq_rel.gpu;\nred.relaxed.gpu.global.add.u64 [%0], 1;" ::"l"(a.meet) : "memory");
-        __syncwarp();
-    } else asm volatile("bar.arrive 1, %0;" ::"n"(THREADS) : "memory");
+    // A warp waits only for the h of the tile that it has in hand: no thread block waits for the last of the others.
     const Stream s = stream_of<S::WIDTH>(a, p, split);
     const int tiles = s.end > s.begin ? (s.end + WIDTH - 1) / WIDTH - s.begin / WIDTH : 0, skip = s.begin % WIDTH;
     const int last = s.end - (s.begin / WIDTH + tiles - 1) * WIDTH;  // blocks of the last tile
-    // A warp that begins within an expert, behind another warp of this thread block, keeps its part apart.
-    const bool behind = tiles > 0 && s.begin != s.head && (skip || p.list[s.begin / WIDTH] & 63);
-    float *parts = nullptr, *broken = nullptr;
-    int place0 = 0;
     bool met = false;
+    float *parts = nullptr, *broken = nullptr;
+    bool behind = false;
+    int place0 = 0;
     // With two splits each thread block has one group of outputs or none; with one split it takes every gridDim.x-th.
     for (int group = a.splits > 1 ? blockIdx.x % S::GROUPS : blockIdx.x; !met || group < S::GROUPS; group += a.splits > 1 ? S::GROUPS : gridDim.x) {
         const int mine = group < S::GROUPS ? tiles : 0;
         Walk<HIDDEN> walk = {nullptr, 0, 0};
-        if (mine) walk.start(a, p, s.begin / WIDTH);
+        if (mine) walk.start(a, p, p.list[s.begin / WIDTH]);
         const int from_v = walk.v;
         int v = walk.v, left = walk.left;
         auto send = [&](int step, int i) {
             if (lane == 0) {
-                const uint32_t to = way + step * (WIDTH * 544), bar = arrival + step * 8;
+                const uint32_t to = way + step * (S::UNIT * WARPS), bar = arrival + step * 8;
                 const int low = i ? 0 : skip, high = i == tiles - 1 ? last : WIDTH;
                 const uint8_t *from = walk.tile + S::DOWN + group * S::UNIT + low * 512;
                 barrier_expect(bar, S::UNIT - low * 512 - (WIDTH - high) * 512);
@@ -518,20 +614,33 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
                 }
             }
         };
-#pragma unroll
+#pragma unroll 1
         for (int i = 0; i < RING; i++) {
             if (i < mine) {
                 if (i) walk.next(a, p);
                 send(i, i);
             }
         }
-        if (!met) {
-            if (lane == 0) {
-                pieces[warp] = behind ? p.expert[from_v].count : 0;
-                if (behind) atomicOr(&p.expert[from_v].behind, 1u << warp);
+        // Lanes of missing rows read those of the last one: what they add lands in columns that nobody takes.
+        uint4 h[2][2];
+        const __half *h_at = nullptr;
+        int h_v = v, h_left = left;
+        auto fetch_h = [&](int i, uint4 (&to)[2]) {  // of the next tile but one that is not asked for yet
+            if (i >= mine) return;
+            if (i == 0 || h_left == 0) {
+                if (i) h_left = p.expert[++h_v].depth;
+                const Expert e = p.expert[h_v];
+                h_at = h_now + ((e.row + min(g, e.count - 1)) * a.tiles + e.depth - h_left) * 64 + 8 * q;
             }
-            __syncthreads();
-            // While the others arrive: where the sums of this thread block's places lie.
+            to[0] = ask_h(h_at), to[1] = ask_h(h_at + 32);
+            h_left--, h_at += 64;
+        };
+        fetch_h(0, h[0]);
+        fetch_h(1, h[1]);
+        if (!met) {
+            met = true;
+            __syncthreads();  // no warp needs the sums of units any more
+            behind = pieces[warp] != 0;
             int apart = lane < WARPS ? pieces[lane] : 0;
             const int piece = apart;
 #pragma unroll
@@ -547,47 +656,31 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
                 places = e.row + e.count - place0;
             }
             const bool fits = (places + __shfl_sync(0xFFFFFFFFu, apart, 31)) * (WIDTH * 64) <= front;
-            parts = fits ? (float *)memory : a.sums + (size_t)blockIdx.x * ((a.rows * a.top_k + 8 * WARPS) * WIDTH * 16);
-            broken = parts + places * (WIDTH * 16);
-            if (t < a.rows * a.top_k && p.place[t] < MOST) {
-                const Expert e = p.expert[p.block[t]];
-                const bool touched = e.first * WIDTH < s.tail && (e.first + e.depth) * WIDTH > s.head;
-                p.place[t] = touched ? p.place[t] - place0 : MOST;
+            parts = fits ? (float *)memory : a.sums + (size_t)blockIdx.x * ((picks + 8 * WARPS) * WIDTH * 16);
+            broken = parts + places * (WIDTH * 16) + __shfl_sync(0xFFFFFFFFu, apart - piece, warp) * (WIDTH * 16);
+            if (split == 1 && t == THREADS - 1) {  // zeros lie where this thread block adds
+                unsigned long long zeroed;
+                do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(zeroed) : "l"(a.meet + 1 + group) : "memory");
+                while (zeroed != launched);
             }
-            met = true;
-            if (t == THREADS - 32) {
-                unsigned long long now;
-                do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(a.meet) : "memory");
-                while (now < until);
-            }
-            __syncthreads();
         }
         float c[WIDTH][4];
 #pragma unroll
         for (int m = 0; m < WIDTH; m++) c[m][0] = c[m][1] = c[m][2] = c[m][3] = 0.f;
-        // Lanes of missing rows read those of the last one: what they add lands in columns that nobody takes.
-        uint4 h[2];
-        const __half *h_at = nullptr;
-        auto aim_h = [&](int block, int k) {
-            const Expert e = p.expert[block];
-            h_at = a.h + ((e.row + min(g, e.count - 1)) * a.tiles + k) * 64 + 8 * q;
-        };
-        auto fetch_h = [&] { h[0] = *(const uint4 *)h_at, h[1] = *(const uint4 *)(h_at + 32); };
-        if (mine) {
-            aim_h(v, p.expert[v].depth - left);
-            fetch_h();
-        }
         for (int i = 0; i < mine; i++) {
             const int half = i % RING;
-            const uint4 h0 = h[0], h1 = h[1];
-            const uint32_t at = way + half * (WIDTH * 544);
+            const uint32_t at = way + half * (S::UNIT * WARPS);
             const bool done = --left == 0 || i == mine - 1;
-            await(half);
-            if (i + 1 < mine) {
-                if (left) h_at += 64;
-                else aim_h(v + 1, 0);
-                fetch_h();
+            uint4 h0 = h[0][0], h1 = h[0][1];
+            if (__any_sync(0xFFFFFFFFu, h0.x == MISSING || h1.x == MISSING)) {
+                const Expert e = p.expert[v];
+                const __half *again = h_now + ((e.row + min(g, e.count - 1)) * a.tiles + e.depth - left - 1) * 64 + 8 * q;
+                do h0 = ask_h(again), h1 = ask_h(again + 32);
+                while (__any_sync(0xFFFFFFFFu, h0.x == MISSING || h1.x == MISSING));
             }
+            h[0][0] = h[1][0], h[0][1] = h[1][1];
+            fetch_h(i + 2, h[1]);
+            await(half);
             const int low = i ? 0 : skip, high = i == mine - 1 ? last : WIDTH;
             auto part = [&](int m) { block(c[m], take16(at + m * 512 + lane * 16), take4(at + WIDTH * 512 + m * 32 + g * 4), h0, h1); };
             if (high - low == WIDTH) {
@@ -605,7 +698,7 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
             }
             if (done) {
                 const Expert e = p.expert[v];
-                float *to = behind && v == from_v ? broken + offsets[warp] * (WIDTH * 16) : parts + (e.row - place0) * (WIDTH * 16);
+                float *to = behind && v == from_v ? broken : parts + (e.row - place0) * (WIDTH * 16);
 #pragma unroll
                 for (int k = 0; k < 2; k++)
                     if (2 * q + k < e.count)
@@ -629,14 +722,15 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
                     float4 *to = (float4 *)(parts + (e.row - place0) * (WIDTH * 16)) + i;
                     float4 sum = *to;
                     for (uint32_t more = e.behind; more; more &= more - 1) {
-                        const float4 one = ((const float4 *)(broken + offsets[__ffs(more) - 1] * (WIDTH * 16)))[i];
+                        const float *from = broken + (offsets[__ffs(more) - 1] - offsets[warp]) * (WIDTH * 16);
+                        const float4 one = ((const float4 *)from)[i];
                         sum.x += one.x; sum.y += one.y; sum.z += one.z; sum.w += one.w;
                     }
                     *to = sum;
                 }
         }
         __syncthreads();
-        if (split < a.splits && group < S::GROUPS) gather<HIDDEN>(a, p, parts, group);
+        if (split < a.splits && group < S::GROUPS) gather<HIDDEN>(p.place, parts, a.out + group * WIDTH * 16, a.rows, a.top_k, a.splits, 16384.f / a.prescale);
         __syncthreads();  // before the sums are overwritten
     }
 }
