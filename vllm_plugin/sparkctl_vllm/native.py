@@ -17,6 +17,7 @@ import torch
 from sparkctl_vllm import tiles
 from sparkctl_vllm.experts import TILE, Experts
 from sparkctl_vllm.loads import MOST_WEIGHT
+from sparkctl_vllm.operands import Operands, Sizes
 from sparkctl_vllm.refusal import Refusal, demand
 from sparkctl_vllm.step import MOST_TOP_K
 
@@ -99,6 +100,15 @@ class Shape:
     mxfp4: bool = True
     """Weights are MXFP4; else bf16."""
 
+    @property
+    def sizes(self) -> Sizes:
+        """What the operands of a call must be."""
+        return Sizes(
+            rows=self.rows, top_k=self.top_k, experts=self.experts, tiles=self.tiles, hidden=self.hidden,
+            packed=torch.uint8 if self.mxfp4 else torch.bfloat16,
+            of_a_tile=tiles.bytes_of(self.hidden) if self.mxfp4 else 3 * TILE * self.hidden,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
@@ -159,6 +169,9 @@ class Kernel:
     ) -> torch.Tensor:
         """Read one layer into `out`, float32 [rows, hidden]. `importance` is [tiles, experts]; price and valid are one number on the device."""
         shape, space = self.shape, self.workspace
+        Operands(
+            pack=pack, importance=importance, price=price, x=x, picks=picks, weights=weights, valid=valid, out=out
+        ).checked(shape.sizes)  # fmt: skip
         pointers = (
             pack,
             importance,

@@ -9,6 +9,7 @@ import triton.language as tl
 from sparkctl_vllm import tiles, triton_kernels
 from sparkctl_vllm.experts import TILE, Experts
 from sparkctl_vllm.native import Shape, prescale
+from sparkctl_vllm.operands import Operands
 from sparkctl_vllm.refusal import demand
 from sparkctl_vllm.step import MOST_TOP_K
 
@@ -78,8 +79,9 @@ class Kernel:
         """Read one layer into `out`, float32 [rows, hidden]. `importance` is [tiles, experts]; price and valid are one number on the device."""
         shape, space = self.shape, self.workspace
         count, rows, hidden, top_k = shape.experts, shape.rows, shape.hidden, shape.top_k
-        wanted = torch.uint8 if shape.mxfp4 else torch.bfloat16
-        demand(pack.dtype == wanted, "pack", pack.dtype, f"{wanted} for this shape")
+        Operands(
+            pack=pack, importance=importance, price=price, x=x, picks=picks, weights=weights, valid=valid, out=out
+        ).checked(shape.sizes)  # fmt: skip
         self.plan(importance, price, floor, picks, weights, valid)
         triton_kernels.gate_up[count, shape.tiles](
             pack, x, weights, space.depths, space.counts, space.order, space.h,

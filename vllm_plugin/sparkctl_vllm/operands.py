@@ -1,0 +1,63 @@
+"""Operands: what one layer's read is called with, held against the sizes that its kernel was made for.
+
+Looks at shapes, types, strides and devices only, never at the device's memory, so it may stand inside a graph's capture. What the numbers
+must be, `step.py` says.
+"""
+
+from dataclasses import dataclass, fields
+
+import torch
+
+from sparkctl_vllm.refusal import demand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Rows, picks of a row, experts, tiles and hidden channels, and how an expert's tile is packed: its type, and how many of it."""
+
+    rows: int
+    top_k: int
+    experts: int
+    tiles: int
+    hidden: int
+    packed: torch.dtype
+    of_a_tile: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operands:
+    """The tensors of one layer, as every kernel takes them."""
+
+    pack: torch.Tensor
+    importance: torch.Tensor
+    price: torch.Tensor
+    x: torch.Tensor
+    picks: torch.Tensor
+    weights: torch.Tensor
+    valid: torch.Tensor
+    out: torch.Tensor
+
+    def checked(self, sizes: Sizes) -> None:
+        """Refuse the first that does not fit, by its name: a kernel would read or write beside it."""
+        rows, hidden = sizes.rows, sizes.hidden
+        wanted = {
+            "pack": (sizes.packed, (sizes.experts, sizes.tiles, sizes.of_a_tile)),
+            "importance": (torch.float32, (sizes.tiles, sizes.experts)),
+            "price": (torch.float32, (1,)),
+            "x": (torch.bfloat16, (rows, hidden)),
+            "picks": (torch.int32, (rows, sizes.top_k)),
+            "weights": (torch.float32, (rows, sizes.top_k)),
+            "valid": (torch.int32, (1,)),
+            "out": (torch.float32, (rows, hidden)),
+        }
+        for one in fields(self):
+            tensor, (dtype, shape) = getattr(self, one.name), wanted[one.name]
+            demand(tensor.dtype == dtype, one.name, tensor.dtype, f"{dtype} for this shape")
+            demand(
+                tuple(tensor.shape) == shape,
+                one.name,
+                tuple(tensor.shape),
+                f"{shape}, what the kernel was made for",
+            )
+            demand(tensor.is_contiguous(), one.name, f"strides {tensor.stride()}", "contiguous")
+            demand(tensor.device == self.x.device, one.name, tensor.device, f"{self.x.device}, where x is")
