@@ -59,12 +59,11 @@ def of_rows(
         int(depths.max(initial=0)),
         f"0 to {tail.shape[1] - 1} tiles",
     )
+    here = picks[:valid] >= 0
+    chosen = np.where(here, picks[:valid], 0)
+    units = squared(np.where(here, weights[:valid], 0)).astype(np.int64) * tail[chosen, depths[chosen]]
     cost = np.zeros(len(picks), dtype=np.int64)
-    for row in range(valid):
-        here = picks[row] >= 0
-        chosen = picks[row][here]
-        units = squared(weights[row][here]).astype(np.int64) * tail[chosen, depths[chosen]]
-        cost[row] = int(((units + UNIT - 1) // UNIT).sum())
+    cost[:valid] = np.where(here, (units + UNIT - 1) // UNIT, 0).sum(axis=1)
     return cost
 
 
