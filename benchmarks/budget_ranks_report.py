@@ -63,7 +63,7 @@ def table(answer: Mapping[str, Any], found: Sequence[str]) -> str:
 
 
 def plotted(answer: Mapping[str, Any], stem: Path) -> None:
-    """Draw one plot a layout: the time of a layer by way and step size, and how long each rank waits."""
+    """Draw one plot a layout: each rank's read and wait by way and step size, and the time of the whole layer without events around its parts."""
     import matplotlib as mpl  # noqa: PLC0415 - only where a plot is wanted
 
     mpl.use("Agg")
@@ -142,16 +142,20 @@ def _bars(pane: Any, ways: Mapping[str, Any], rows: str) -> None:
         places = [place + (rank - (count - 1) / 2) * 0.8 / count for place in range(len(names))]
         read = [ways[way]["ranks"][rank]["read_us"] for way in names]
         wait = [ways[way]["ranks"][rank]["wait_us"] for way in names]
-        rest = [ways[way]["ranks"][rank]["reduce_us"] - one for way, one in zip(names, wait, strict=True)]
-        for begin, part, colour, label in (
-            ([0.0] * len(names), read, "tab:blue", "read"),
-            (read, rest, "tab:gray", "all-reduce"),
-            ([a + b for a, b in zip(read, rest, strict=True)], wait, "tab:orange", "wait"),
-        ):
-            pane.bar(
-                places, part, 0.7 / count, bottom=begin, color=colour, label=label if rank == 0 else None
-            )
+        width, first = 0.7 / count, rank == 0
+        pane.bar(places, read, width, color="tab:blue", label="read" if first else None)
+        pane.bar(
+            places,
+            wait,
+            width,
+            bottom=read,
+            color="tab:orange",
+            label="wait at the all-reduce" if first else None,
+        )
+    whole = [ways[way]["us"] for way in names]
+    pane.plot(range(len(names)), whole, "k_", markersize=14, label="whole layer, graph without events")
     pane.set_xticks(range(len(names)), names, rotation=70, fontsize=7)
     pane.set_title(f"{rows} rows a step", fontsize=9)
     pane.set_ylabel("us a layer", fontsize=8)
+    pane.set_ylim(0, 1.12 * max(whole))
     pane.legend(fontsize=6)
