@@ -13,6 +13,7 @@ VERBS = {
     "record": "run a model that transformers can run over text, and keep what its routers saw",
     "probe": "can budget reads pay on this checkpoint? the energy kept at each depth, layer by layer",
     "plan": "write the plan file: sort, importances and prices, from a recording",
+    "exl3": "write routed experts as EXL3, sorted for budget reads and at the bits asked for; show what such a checkpoint holds",
     "engram": "count which rows of the Engram tables a corpus reads, say what keeping them would answer, pack them",
 }
 """Verbs and what they answer. A verb is the module of its name here, with `options(parser)` and `run(asked)`; imported only when asked for."""

@@ -1,67 +1,99 @@
-"""A small encoder of EXL3, for fixtures: a tail-biting Viterbi search for each tile, no error feedback between tiles.
+"""Encoder: weights to EXL3 matrices, some of one shape together, and how far each is off.
 
-It is slow and only as good as a plain trellis search; a quantiser for models needs calibration and feedback (exllamav3 has both).
+Rotated by Hadamard 128 on both sides behind random signs, so that any weight looks Gaussian; every output is brought to the codebook's size first.
+With a Hessian of the inputs the errors are fed back (`feedback`), so that what is off in one input makes up for another.
 """
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
-from sparkctl_vllm.exl3 import codebook, trellis
-from sparkctl_vllm.exl3.matrix import Exl3Matrix, turned
+from sparkctl_vllm.exl3 import codebook, feedback
+from sparkctl_vllm.exl3.matrix import BLOCK, Exl3Matrix, turned
 from sparkctl_vllm.refusal import demand
 
-SEAM = 40
-"""Positions on either side of a ring's seam that decide it. Ours: a state lives for 16 bits, at most 16 positions."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """A matrix and how far it is off."""
+
+    matrix: Exl3Matrix
+    error: float
+    """||W' - W|| / ||W||."""
+    proxy: float
+    """E||x W' - x W||^2 / E||x W||^2 over the inputs of the Hessian; error squared without one."""
 
 
 def encoded(weight: torch.Tensor, bits: int, name: str = "mul1", seed: int = 0) -> Exl3Matrix:
-    """Return an EXL3 matrix close to a weight [in, out], both multiples of 128, at an integer rate."""
+    """Return an EXL3 matrix close to a weight [in, out], both multiples of 128, at an integer rate, without a Hessian."""
+    demand(weight.ndim == 2, "weight", tuple(weight.shape), "[in, out]")
+    return together(weight[None], bits, [seed], name=name)[0].matrix
+
+
+def together(
+    weights: torch.Tensor,
+    bits: int,
+    seeds: Sequence[int],
+    hessians: torch.Tensor | None = None,
+    name: str = "mul1",
+) -> tuple[Encoded, ...]:
+    """Return EXL3 matrices of weights [batch, in, out] with the Hessians E[x x'] of their inputs, [batch, in, in], and a seed each for signs."""
     demand(
-        weight.ndim == 2 and not any(side % 128 for side in weight.shape),
+        weights.ndim == 3 and not any(side % BLOCK for side in weights.shape[1:]),
         "weight",
-        tuple(weight.shape),
-        "two multiples of 128",
+        tuple(weights.shape[1:]),
+        f"two multiples of {BLOCK}",
+        "EXL3 mixes 128 neighbours on either side",
     )
-    demand(1 <= bits <= 4, "bits", bits, "1 to 4: a search over 2^16 states is for fixtures")
-    made = torch.Generator().manual_seed(seed)
-    suh = (1 - 2 * torch.randint(0, 2, weight.shape[:1], generator=made)).double()
-    # Outputs are scaled behind their Hadamard matrix, so each is brought to the same size before; a dead one stays exactly 0.
-    table = codebook.table(name).float()
-    svh = (weight.double().square().mean(0).sqrt() / table.double().std()).half()
-    level = torch.where(svh > 0, weight.double() / torch.where(svh > 0, svh.double(), 1), 0)
-    rotated = turned(turned((level * suh[:, None]).T).T)
-    tiles = rotated.unflatten(0, (-1, 16)).unflatten(2, (-1, 16)).transpose(1, 2).flatten(2)
-    numbers = tiles[..., trellis.places()].float()
-    found = torch.stack([walk(one, bits, table) for one in numbers.flatten(0, 1)])
-    words = trellis.words(found, bits).unflatten(0, tuple(numbers.shape[:2]))
-    return Exl3Matrix(trellis=words, suh=suh.half(), svh=svh, codebook=name)
+    weights = weights.float()
+    suh, svh = _scales(weights, seeds, name)
+    alive = (svh != 0)[:, None]
+    level = torch.where(alive, weights / torch.where(alive, svh.float()[:, None], 1), 0)
+    rotated = turned(_turned_rows(level * suh.float()[..., None]))
+    seen = None if hessians is None else _rotated(hessians.float(), suh.float())
+    words, held = feedback.coded(rotated, bits, name, seen)
+    off = turned(held - rotated) * svh.float()[:, None]
+    whole = turned(rotated) * svh.float()[:, None]
+    answer = []
+    for place, (one, missed, all_of) in enumerate(zip(words, off, whole, strict=True)):
+        made = Exl3Matrix(trellis=one.cpu(), suh=suh[place].cpu(), svh=svh[place].cpu(), codebook=name)
+        error = _share(missed, all_of, None) ** 0.5
+        proxy = _share(missed, all_of, None if seen is None else seen[place])
+        answer.append(Encoded(matrix=made, error=error, proxy=proxy))
+    return tuple(answer)
 
 
-def walk(numbers: torch.Tensor, bits: int, table: torch.Tensor) -> torch.Tensor:
-    """Return the states whose numbers are closest, around the ring: the overlap at its seam is found on a stretch around it, then held."""
-    stretch = torch.cat((numbers[-SEAM:], numbers[:SEAM]))
-    before = int(_best(stretch, bits, table, start=None)[SEAM - 1])
-    return _best(numbers, bits, table, start=before & ((1 << 16 - bits) - 1))
+def parted(one: Encoded, sizes: Sequence[int]) -> tuple[Exl3Matrix, ...]:
+    """Return what was encoded side by side as matrices of so many outputs each, multiples of 128."""
+    answer, begin = [], 0
+    for size in sizes:
+        answer.append(one.matrix.outputs(begin, begin + size))
+        begin += size
+    return tuple(answer)
 
 
-def _best(numbers: torch.Tensor, bits: int, table: torch.Tensor, start: int | None) -> torch.Tensor:
-    """Return the best walk; with a start, one that begins behind those 16 - bits bits and ends on them."""
-    edges, kept = 1 << bits, 1 << 16 - bits
-    cost = torch.full((kept,), 0.0 if start is None else torch.inf)
-    if start is not None:
-        cost[start] = 0.0
-    came = []
-    for number in numbers:
-        # state = (overlap << bits) | code; the next overlap is the state's low 16 - bits bits: states that share them are rows apart.
-        total = ((table - number).square() + cost.repeat_interleave(edges)).view(edges, kept)
-        cost, chosen = total[0], torch.zeros(kept, dtype=torch.int16)
-        for edge in range(1, edges):  # far faster here than a minimum over the first dimension
-            better = total[edge] < cost
-            cost, chosen = torch.where(better, total[edge], cost), torch.where(better, edge, chosen)
-        came.append(chosen)
-    end = int(cost.argmin()) if start is None else start
-    states = []
-    for chosen in reversed(came):
-        state = int(chosen[end]) * kept + end
-        states.append(state)
-        end = state >> bits
-    return torch.tensor(states[::-1])
+def _scales(weights: torch.Tensor, seeds: Sequence[int], name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return suh [batch, in], signs, and svh [batch, out], signed sizes of the outputs; a dead output stays exactly 0."""
+    inputs, outputs = weights.shape[1:]
+    drawn = [torch.randint(0, 2, (inputs + outputs,), generator=torch.Generator().manual_seed(one)) for one in seeds]  # fmt: skip
+    suh, turns = (1 - 2 * torch.stack(drawn)).half().to(weights.device).split([inputs, outputs], dim=1)
+    size = weights.square().mean(1).sqrt() / codebook.table(name).float().std().to(weights.device)
+    demand(bool((size < torch.finfo(torch.half).max).all()), "weight", "beyond float16", "finite scales")
+    return suh.contiguous(), size.half() * turns
+
+
+def _turned_rows(numbers: torch.Tensor) -> torch.Tensor:
+    return turned(numbers.transpose(-1, -2)).transpose(-1, -2)
+
+
+def _rotated(hessians: torch.Tensor, suh: torch.Tensor) -> torch.Tensor:
+    return turned(_turned_rows(hessians * suh[:, :, None] * suh[:, None]))
+
+
+def _share(missed: torch.Tensor, whole: torch.Tensor, hessian: torch.Tensor | None) -> float:
+    off, all_of = (
+        (one * (one if hessian is None else hessian @ one)).sum(dtype=torch.float64)
+        for one in (missed, whole)
+    )
+    return float(off / all_of) if all_of > 0 else 0.0

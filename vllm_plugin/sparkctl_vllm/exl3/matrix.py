@@ -64,7 +64,7 @@ class Exl3Matrix:
 
     def coded(self) -> torch.Tensor:
         """Return What, float16 [in, out]: the numbers that the trellis holds."""
-        numbers = codebook.table(self.codebook)[trellis.states(self.trellis)]
+        numbers = codebook.table(self.codebook).to(self.trellis.device)[trellis.states(self.trellis)]
         return trellis.tile(numbers).transpose(1, 2).flatten(2).flatten(0, 1)
 
     def dense(self, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -80,12 +80,16 @@ class Exl3Matrix:
     def columns(self, count: int) -> "Exl3Matrix":
         """Return the first outputs alone: whole blocks of 128."""
         _whole(count, self.svh.numel())
-        bias = None if self.bias is None else self.bias[:count]
+        return self.outputs(0, count)
+
+    def outputs(self, begin: int, end: int) -> "Exl3Matrix":
+        """Return these outputs alone; both ends on a block of 128."""
+        demand(begin % BLOCK == end % BLOCK == 0, "outputs", (begin, end), f"multiples of {BLOCK}")
         return replace(
             self,
-            trellis=self.trellis[:, : count // trellis.SIDE].contiguous(),
-            svh=self.svh[:count],
-            bias=bias,
+            trellis=self.trellis[:, begin // trellis.SIDE : end // trellis.SIDE].contiguous(),
+            svh=self.svh[begin:end].contiguous(),
+            bias=None if self.bias is None else self.bias[begin:end].contiguous(),
         )
 
     def rows(self, count: int) -> "Exl3Matrix":
@@ -129,7 +133,7 @@ def signs(packed: torch.Tensor) -> torch.Tensor:
 def turned(numbers: torch.Tensor) -> torch.Tensor:
     """Return the last dimension times the block-diagonal Hadamard matrix (its own inverse)."""
     blocks = numbers.unflatten(-1, (-1, BLOCK))
-    return (blocks @ hadamard(numbers.dtype)).flatten(-2)
+    return (blocks @ hadamard(numbers.dtype).to(numbers.device)).flatten(-2)
 
 
 def hadamard(dtype: torch.dtype) -> torch.Tensor:

@@ -35,23 +35,27 @@ def ends(rate: float) -> torch.Tensor:
 
 def states(words: torch.Tensor) -> torch.Tensor:
     """Return the states of tiles: int16 [..., words] to int64 [..., 256]."""
-    bits = _bits(words)
-    last = ends(rate_of(words.shape[-1]))
-    window = (last[:, None] - 16 + torch.arange(16)) % bits.shape[-1]
-    weights = 1 << torch.arange(15, -1, -1)
-    return (bits[..., window] * weights).sum(-1)
+    ring = words.to(torch.int64).unflatten(-1, (-1, 2)) & 0xFFFF
+    ring = ring[..., 1] << 16 | ring[..., 0]  # words of 32 bits; a window of 16 lies within two of them
+    last = ends(rate_of(words.shape[-1])).to(words.device) - 1
+    word = last // 32
+    return (ring[..., word - 1] << 32 | ring[..., word]) >> (31 - last % 32) & 0xFFFF
 
 
 def words(states_: torch.Tensor, rate: float) -> torch.Tensor:
-    """Return the words of tiles from their states: the low bits of each state in order. The inverse of `states`."""
-    last = ends(rate)
-    size = int(last[-1])
-    position = torch.searchsorted(last, torch.arange(size), right=True)
-    shift = last[position] - 1 - torch.arange(size)
-    packed = _packed((states_[..., position] >> shift) & 1)
-    again = states(packed)
+    """Return the words of tiles from their states, the bits that each adds in order. The inverse of `states`."""
+    last = ends(rate).to(states_.device)
+    stop = torch.arange(16, int(last[-1]) + 1, 16, device=states_.device)
+    place = torch.searchsorted(
+        last, stop
+    )  # the first state that holds a word's last bit; what it lacks is in the one before
+    fresh = last - torch.nn.functional.pad(last[:-1], (1, 0))
+    joined = states_[..., place - 1] << fresh[place] | states_[..., place] & (1 << fresh[place]) - 1
+    stream = joined >> (last[place] - stop) & 0xFFFF
+    swapped = stream.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+    packed = torch.where(swapped < 1 << 15, swapped, swapped - (1 << 16)).to(torch.int16)
     demand(
-        torch.equal(again, states_),
+        torch.equal(states(packed), states_),
         "states",
         "no walk around the ring",
         "states of which each continues the one before",
@@ -61,7 +65,7 @@ def words(states_: torch.Tensor, rate: float) -> torch.Tensor:
 
 def tile(numbers: torch.Tensor) -> torch.Tensor:
     """Return numbers in trellis order [..., 256] as tiles [..., 16, 16], rows on the input side."""
-    return numbers[..., places().argsort()].unflatten(-1, (SIDE, SIDE))
+    return numbers[..., places().argsort().to(numbers.device)].unflatten(-1, (SIDE, SIDE))
 
 
 @cache
@@ -70,14 +74,3 @@ def places() -> torch.Tensor:
     lane, j = torch.arange(CODES) // 8, torch.arange(CODES) % 8
     row = 2 * (lane % 4) + j % 2 + 8 * ((j // 2) % 2)
     return SIDE * row + lane // 4 + 8 * (j // 4)
-
-
-def _bits(words_: torch.Tensor) -> torch.Tensor:
-    stream = words_.to(torch.int64).unflatten(-1, (-1, 2)).flip(-1).flatten(-2) & 0xFFFF
-    return (stream[..., None] >> torch.arange(15, -1, -1) & 1).flatten(-2)
-
-
-def _packed(bits: torch.Tensor) -> torch.Tensor:
-    stream = (bits.unflatten(-1, (-1, 16)) << torch.arange(15, -1, -1)).sum(-1)
-    swapped = stream.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
-    return torch.where(swapped < 1 << 15, swapped, swapped - (1 << 16)).to(torch.int16)
