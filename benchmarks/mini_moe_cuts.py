@@ -91,6 +91,8 @@ class Reading:
     experts: int
     tiles: int
     depth: Depth
+    tile: int = TILE
+    """Neurons of a tile."""
     picks: int | None = None
     """Picks that are kept, the heaviest first; the router weights are scaled up to what they were. All where None."""
     predicting: tuple[torch.Tensor, ...] = ()
@@ -118,7 +120,7 @@ class Reading:
         mine = depths[self.company.step.clamp(min=0)[:, None], picks]
         mine = torch.where(decoded[:, None], mine, self.tiles) * kept
         self._predict(layer, picks, weights, mine)
-        return mine * TILE, scaled
+        return mine * self.tile, scaled
 
     @property
     def share(self) -> float:

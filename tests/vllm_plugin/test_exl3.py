@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="no torch here: run by scripts/check --engine")
 
-from sparkctl_vllm.exl3 import codebook, encoder, matrix, trellis
+from sparkctl_vllm.exl3 import codebook, encoder, matrix, search, trellis
 from sparkctl_vllm.exl3.matrix import Exl3Matrix
 from sparkctl_vllm.refusal import Refusal
 
@@ -221,13 +221,61 @@ def test_what_is_not_this_format_is_refused(change, says):
     [("mul1", 2, 0.068), ("3inst", 2, 0.070), ("mcg", 3, 0.0169), ("mul1", 4, 0.0043)],
 )
 def test_the_search_is_near_the_known_level(name, bits, level):
-    """Two Gaussian tiles: the walk closes, and its normalised error is near the trellis' known level; a wrong order or window gives 1."""
+    """Gaussian tiles: the walks close, and their normalised error is near the trellis' known level; a wrong order or window gives 1."""
     torch.manual_seed(bits)
     table = codebook.table(name).float()
-    numbers = torch.randn(2, 256) * table.std()
-    found = torch.stack([encoder.walk(one, bits, table) for one in numbers])
+    numbers = torch.randn(64, 256) * table.std() / encoder.SIZE[bits]
+    found = search.walks(numbers, bits, name)
     assert torch.equal(trellis.states(trellis.words(found, bits)), found)
-    assert ((table[found] - numbers).square().sum() / numbers.square().sum()) < 1.25 * level
+    assert ((table[found] - numbers).square().sum() / numbers.square().sum()) < 1.08 * level
+
+
+@pytest.mark.parametrize("bits", search.RATES)
+def test_the_fast_search_is_the_plain_one(bits):
+    """The C search walks as the definition in torch does."""
+    numbers = torch.randn(2, 256, generator=torch.Generator().manual_seed(bits))
+    table = codebook.table("mul1").float()
+    fast, plain = search.walks(numbers, bits), search.plain(numbers, bits)
+    off = [(table[one] - numbers).double().square().sum(1) for one in (fast, plain)]
+    assert torch.allclose(*off, rtol=1e-5)  # sums in another order may find another walk of the same cost
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is here")
+@pytest.mark.parametrize("bits", search.RATES[1:])
+def test_the_search_on_a_device_costs_as_little(bits):
+    """On the device numbers are rounded to float16 and costs to some 20 bits: no walk may cost a thousandth more."""
+    numbers = torch.randn(64, 256, generator=torch.Generator().manual_seed(bits))
+    table = codebook.table("mul1").float()
+    there, here = search.walks(numbers.cuda(), bits).cpu(), search.walks(numbers, bits)
+    assert torch.equal(trellis.states(trellis.words(there, bits)), there)
+    off = [(table[one] - numbers).double().square().sum(1) for one in (there, here)]
+    assert (off[0] / off[1]).max() < 1.05  # a seam's guess may fall otherwise, for one tile
+    assert off[0].sum() / off[1].sum() < 1.001
+
+
+@pytest.mark.parametrize(
+    ("numbers", "bits", "says"),
+    [
+        (torch.zeros(1, 256), 5, "bits: 5, allowed: 1, 2, 3, 4"),
+        (torch.zeros(1, 255), 3, "256"),
+        (torch.full((1, 256), torch.nan), 3, "NaN or infinite"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(numbers, bits, says):
+    """Each with its name and what is allowed."""
+    with pytest.raises(Refusal, match=says):
+        search.walks(numbers, bits)
+
+
+@pytest.mark.parametrize(("bits", "level"), [(2, 0.264), (3, 0.133), (4, 0.067)])
+def test_the_error_per_weight_is_the_known_one(bits, level):
+    """A Gaussian weight without a Hessian: relative error at the level of the format's specification."""
+    weight = torch.randn(1, 256, 128, generator=torch.Generator().manual_seed(bits))
+    one = encoder.together(weight, bits, [7])[0]
+    assert one.error == pytest.approx(level, rel=0.02)
+    assert one.proxy == pytest.approx(one.error**2)
+    dense = one.matrix.dense().float()
+    assert ((dense - weight[0]).norm() / weight.norm()) == pytest.approx(one.error, rel=1e-3)
 
 
 def test_an_encoded_matrix_comes_back():

@@ -76,7 +76,7 @@ def _show_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _quantize(asked: argparse.Namespace) -> Answer:
-    demand(not _said(asked.checkpoint).get("quant_method") == "exl3", str(asked.checkpoint), "EXL3 already", "bf16 or MXFP4 experts", "quantise the checkpoint that it was made from")  # fmt: skip
+    demand(_said(asked.checkpoint).get("quant_method") != "exl3", str(asked.checkpoint), "EXL3 already", "bf16 or MXFP4 experts", "quantise the checkpoint that it was made from")  # fmt: skip
     checkpoint = source(asked.checkpoint, asked.device)
     wanted = conversion.Wanted(
         bits=asked.bits, rates=_rates(asked), together=asked.together, sample=asked.sample, seed=asked.seed, version=_version(),

@@ -13,6 +13,9 @@ from sparkctl_vllm.exl3 import codebook, feedback
 from sparkctl_vllm.exl3.matrix import BLOCK, Exl3Matrix, turned
 from sparkctl_vllm.refusal import demand
 
+SIZE = {1: 1.0, 2: 1.0, 3: 1.06, 4: 1.1}
+"""By how much the codebook is stretched over the weights at each rate. Ours: of 0.9 to 1.15 the least error on Gaussian tiles, 1 to 4 % of its square."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
@@ -46,8 +49,9 @@ def together(
         f"two multiples of {BLOCK}",
         "EXL3 mixes 128 neighbours on either side",
     )
+    demand(bits in SIZE, "bits", bits, ", ".join(map(str, SIZE)))
     weights = weights.float()
-    suh, svh = _scales(weights, seeds, name)
+    suh, svh = _scales(weights, seeds, name, SIZE[bits])
     alive = (svh != 0)[:, None]
     level = torch.where(alive, weights / torch.where(alive, svh.float()[:, None], 1), 0)
     rotated = turned(_turned_rows(level * suh.float()[..., None]))
@@ -73,12 +77,14 @@ def parted(one: Encoded, sizes: Sequence[int]) -> tuple[Exl3Matrix, ...]:
     return tuple(answer)
 
 
-def _scales(weights: torch.Tensor, seeds: Sequence[int], name: str) -> tuple[torch.Tensor, torch.Tensor]:
+def _scales(
+    weights: torch.Tensor, seeds: Sequence[int], name: str, stretch: float
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return suh [batch, in], signs, and svh [batch, out], signed sizes of the outputs; a dead output stays exactly 0."""
     inputs, outputs = weights.shape[1:]
     drawn = [torch.randint(0, 2, (inputs + outputs,), generator=torch.Generator().manual_seed(one)) for one in seeds]  # fmt: skip
     suh, turns = (1 - 2 * torch.stack(drawn)).half().to(weights.device).split([inputs, outputs], dim=1)
-    size = weights.square().mean(1).sqrt() / codebook.table(name).float().std().to(weights.device)
+    size = stretch * weights.square().mean(1).sqrt() / codebook.table(name).float().std().to(weights.device)
     demand(bool((size < torch.finfo(torch.half).max).all()), "weight", "beyond float16", "finite scales")
     return suh.contiguous(), size.half() * turns
 
