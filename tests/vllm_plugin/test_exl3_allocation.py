@@ -56,6 +56,15 @@ def test_a_layer_that_matters_more_has_more_bits():
     assert all(rates[1][part] > rates[0][part] for part in allocation.PARTS)
 
 
+def test_factors_move_bits_between_layers():
+    """What a layer was measured to cost beyond what is told outweighs an equal layer; a wrong count is refused."""
+    one = layers(1)[0]
+    rates = allocation.allocated(allocation.weighted({3: one, 7: one}, (9.0, 1.0)), 3.0, (2, 3, 4))
+    assert all(rates[3][part] > rates[7][part] for part in allocation.PARTS)
+    with pytest.raises(Refusal, match="2 numbers above 0, one a layer"):
+        allocation.weighted({3: one, 7: one}, (1.0,))
+
+
 def test_a_target_beyond_the_rates_is_refused():
     """With the rates that are used."""
     with pytest.raises(Refusal, match=r"bits: 4\.5, allowed: 3 to 4"):

@@ -225,6 +225,7 @@ def test_an_index_names_the_new_tensors(owned, tmp_path):
         (("quantize", "NARROW", "OUT", "--bits", "3"), "neurons of an expert: 192, allowed: a multiple of 128"),
         (("quantize", "nowhere", "OUT", "--bits", "3"), "config.json: no such file"),
         (("quantize", "CHECKPOINT", "OUT", "--bits", "3", "--together", "0"), "--together, --sample: (0, 4)"),
+        (("quantize", "CHECKPOINT", "OUT", "--bits", "3", "--factors", "1"), "--factors: [1.0], allowed: one for each of 2 layers"),
         (("show", "CHECKPOINT"), "no routed experts in EXL3"),
         (("show", "PLAIN", "--plan", "PLAN128"), "neurons not sorted yet, allowed: the plan that the quantiser wrote"),
         (("show", "PLAIN", "--ranks", "4"), "ranks: 4, allowed: at most 2"),

@@ -63,6 +63,9 @@ def _quantize_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where experts are coded")
     parser.add_argument("--together", type=int, default=8, help="experts coded at once")
     parser.add_argument("--sample", type=int, default=4, help="experts of a layer by which rates are priced")
+    parser.add_argument(
+        "--factors", type=_factors, default=(), help="one a layer, as 7.6,2.8,2.1: by how much its damage exceeds what gradients tell"
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of the signs before the Hadamard matrices")
 
 
@@ -79,7 +82,8 @@ def _quantize(asked: argparse.Namespace) -> Answer:
     demand(_said(asked.checkpoint).get("quant_method") != "exl3", str(asked.checkpoint), "EXL3 already", "bf16 or MXFP4 experts", "quantise the checkpoint that it was made from")  # fmt: skip
     checkpoint = source(asked.checkpoint, asked.device)
     wanted = conversion.Wanted(
-        bits=asked.bits, rates=_rates(asked), together=asked.together, sample=asked.sample, seed=asked.seed, version=_version(),
+        bits=asked.bits, rates=_rates(asked), together=asked.together, sample=asked.sample, factors=asked.factors, seed=asked.seed,
+        version=_version(),
     )  # fmt: skip
     _fits(checkpoint, wanted)
     demand(len(wanted.rates) == 1 or asked.recording, "--bits", f"{asked.bits} without --recording", "a whole number, or a recording by which layers differ")  # fmt: skip
@@ -97,6 +101,13 @@ def _quantize(asked: argparse.Namespace) -> Answer:
     return 0, document, _made
 
 
+def _factors(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(one) for one in text.split(","))
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers") from fault
+
+
 def _rates(asked: argparse.Namespace) -> tuple[int, ...]:
     if asked.rates:
         allowed = [one for one in RATES if one > 1]
@@ -109,6 +120,10 @@ def _rates(asked: argparse.Namespace) -> tuple[int, ...]:
 
 
 def _fits(checkpoint: Checkpoint, wanted: conversion.Wanted) -> None:
+    demand(
+        not wanted.factors or len(wanted.factors) == len(checkpoint.layers), "--factors", list(wanted.factors),
+        f"one for each of {len(checkpoint.layers)} layers",
+    )  # fmt: skip
     demand(wanted.together > 0 and wanted.sample > 0, "--together, --sample", (wanted.together, wanted.sample), "1 or more")  # fmt: skip
     for layer in checkpoint.layers:
         _, neurons, hidden = checkpoint.shape(layer)

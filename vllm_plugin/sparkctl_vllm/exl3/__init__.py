@@ -1,1 +1,1 @@
-"""EXL3: reads matrices of the trellis format of ExLlamaV3, in plain PyTorch, and writes small ones for fixtures."""
+"""EXL3, the trellis format of ExLlamaV3: matrices read in plain PyTorch, and made from weights, sorted for budget reads."""

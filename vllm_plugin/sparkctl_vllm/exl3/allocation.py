@@ -5,7 +5,7 @@ was made (bot-lab-21/DeepSeek-V4.1-Flash-EXL3-DGX-Spark). All start at the fewes
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkctl_vllm.refusal import demand
 
@@ -41,6 +41,20 @@ def allocated(layers: Mapping[int, Priced], target: float, rates: Sequence[int])
         room -= (bits - chosen[layer][part]) * PARTS[part]
         chosen[layer][part] = bits
     return chosen
+
+
+def weighted(layers: Mapping[int, Priced], factors: Sequence[float]) -> Mapping[int, Priced]:
+    """Return the layers with their gains times a factor each: what a layer's damage was measured to be, over what gradients tell."""
+    demand(
+        len(factors) == len(layers) and min(factors) > 0,
+        "factors",
+        list(factors),
+        f"{len(layers)} numbers above 0, one a layer",
+    )
+    return {
+        layer: replace(one, gain=one.gain * factor)
+        for (layer, one), factor in zip(sorted(layers.items()), factors, strict=True)
+    }
 
 
 def average(rates: Rates) -> float:

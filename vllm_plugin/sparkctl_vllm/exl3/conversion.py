@@ -20,7 +20,7 @@ from sparkctl_vllm.calibration.checkpoint import Checkpoint
 from sparkctl_vllm.calibration.recording import Recording, Routed
 from sparkctl_vllm.exl3 import checkpoint as exl3_checkpoint
 from sparkctl_vllm.exl3 import config, layer
-from sparkctl_vllm.exl3.allocation import Priced, Rates, allocated
+from sparkctl_vllm.exl3.allocation import Priced, Rates, allocated, weighted
 from sparkctl_vllm.exl3.shards import Entry, entries, written
 from sparkctl_vllm.plan_file import Plan
 from sparkctl_vllm.refusal import demand
@@ -41,6 +41,8 @@ class Wanted:
     """Experts that are coded at once."""
     sample: int = 4
     """Experts of a layer by which its rates are priced."""
+    factors: tuple[float, ...] = ()
+    """One a layer, by which its gain is multiplied before bits are given out; none: 1."""
     seed: int = 0
     version: str = "0"
 
@@ -108,7 +110,9 @@ class Conversion:
         if len(rates) == 1 or self.recording is None:
             whole = int(self.wanted.bits)
             return {number: {"gate_up": whole, "down": whole} for number in layers}, {}
-        priced = {number: self._priced(number) for number in layers}
+        priced: Mapping[int, Priced] = {number: self._priced(number) for number in layers}
+        if self.wanted.factors:
+            priced = weighted(priced, self.wanted.factors)
         return allocated(priced, self.wanted.bits, rates), priced
 
     def _priced(self, number: int) -> Priced:
