@@ -15,6 +15,7 @@ if not shutil.which("nvcc"):
     pytest.skip("no nvcc: CUDA 13's compiler is needed", allow_module_level=True)
 
 from sparkctl_vllm import native
+from sparkctl_vllm.exl3 import search
 
 GB10_SHARED = 101_376
 """Bytes a block can have on compute capability 12.1 (CUDA C++ programming guide, technical specifications: 99 KB)."""
@@ -103,3 +104,13 @@ def test_the_clamp_fits_float16():
         assert most <= native.MOST_HALF < 2 * most
     with pytest.raises(ValueError, match="float16"):
         native.prescale(200.0)
+
+
+@pytest.mark.parametrize("architecture", native.ARCHITECTURES)
+def test_the_trellis_search_compiles_and_fits(architecture):
+    """Two kernels for each rate, within GB10's shared memory at every one of them, a MiB of edges a tile."""
+    library = ctypes.CDLL(str(native.build(architecture, search.FOR_CUDA)))
+    assert library.trellis_scratch() == 1 << 20
+    assert all(0 < library.trellis_shared(bits) <= GB10_SHARED - 1040 for bits in search.RATES[1:])
+    assert library.trellis_search(*[None] * 6, 0, 5, search.SEAM, None) == -1
+    assert len(instructions(native.build(architecture, search.FOR_CUDA))) == 2 * len(search.RATES[1:])

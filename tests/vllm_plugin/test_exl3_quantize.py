@@ -273,6 +273,35 @@ def test_what_cannot_be_served_is_refused_by_name(plain, tmp_path, capsys, chang
     assert "layer 1, expert 0" in err or module in err or "words" in err or "marker" in err
 
 
+def test_a_recording_of_another_model_is_told(owned, tmp_path, capsys):
+    """Another hidden size, and other layers."""
+    model = mini.model()
+    recorded(model, model, [mini.talks()], tmp_path / "narrow", gradients=False)
+    words = ("exl3", "quantize", owned / "checkpoint", tmp_path / "out", "--bits", "2", "--recording")
+    code, out, err = said(capsys, *words, tmp_path / "narrow")
+    assert (code, out) == (2, "")
+    assert "hidden size 32, picks up to" in err
+    head = json.loads((tmp_path / "narrow" / "recording.json").read_text())
+    (tmp_path / "narrow" / "recording.json").write_text(json.dumps(head | {"layers": [0]}))
+    code, _, err = said(capsys, *words, tmp_path / "narrow")
+    assert code == 2
+    assert "lacks layers [1], allowed: all of [0, 1]" in err
+
+
+def test_files_that_are_no_json_are_told(owned, tmp_path, capsys):
+    """The source's own table, and the work folder's head."""
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "quantization_config.json").write_text("{")
+    code, _, err = said(capsys, "exl3", "quantize", tmp_path / "bad", tmp_path / "out", "--bits", "2")
+    assert code == 2
+    assert "quantization_config.json" in err
+    (tmp_path / "out.part" / "work").mkdir(parents=True)
+    (tmp_path / "out.part" / "work" / conversion.HEAD).write_text("{")
+    code, _, err = said(capsys, "exl3", "quantize", owned / "checkpoint", tmp_path / "out", "--bits", "2")
+    assert code == 2
+    assert "a JSON document" in err
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
 def test_a_device_that_is_not_there_is_told(owned, tmp_path, capsys):
     """Not a traceback of the library."""

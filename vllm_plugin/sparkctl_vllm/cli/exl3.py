@@ -1,7 +1,6 @@
 """`sparkctl-vllm exl3 quantize | show`: routed experts to EXL3, sorted for budget reads, and what such a checkpoint holds."""
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from sparkctl_vllm.calibration.recording import opened as recording_at
 from sparkctl_vllm.cli.slices import numbers
 from sparkctl_vllm.exl3 import account, conversion
 from sparkctl_vllm.exl3.checkpoint import Exl3Checkpoint, Shape, opened
+from sparkctl_vllm.exl3.files import read
 from sparkctl_vllm.exl3.matrix import BLOCK, uneven
 from sparkctl_vllm.exl3.search import RATES
 from sparkctl_vllm.plan_file import Plan
@@ -87,10 +87,13 @@ def _quantize(asked: argparse.Namespace) -> Answer:
     )  # fmt: skip
     _fits(checkpoint, wanted)
     demand(len(wanted.rates) == 1 or asked.recording, "--bits", f"{asked.bits} without --recording", "a whole number, or a recording by which layers differ")  # fmt: skip
+    recording = recording_at(asked.recording) if asked.recording else None
+    lacking = sorted(set(checkpoint.layers) - set(recording.header.layers)) if recording else []
+    demand(not lacking, "recording", f"lacks layers {lacking}", f"all of {list(checkpoint.layers)}")
     begin = time.monotonic()
     made = conversion.Conversion(
         checkpoint=checkpoint,
-        recording=recording_at(asked.recording) if asked.recording else None,
+        recording=recording,
         plan=_plan(asked.plan, checkpoint) if asked.plan else None,
         wanted=wanted,
         out=asked.out,
@@ -185,7 +188,7 @@ def _own_plan(path: Path | None, checkpoint: Exl3Checkpoint, shapes: Mapping[int
 
 def _said(folder: Path) -> Mapping[str, Any]:
     path = folder / "quantization_config.json"
-    said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    said = read(path) if path.is_file() else {}
     return said if isinstance(said, dict) else {}
 
 

@@ -140,6 +140,9 @@ int search(const float* numbers, const __half* table, uint32_t* back, int* start
 // Bytes of `back` that one tile takes.
 extern "C" int64_t trellis_scratch() { return static_cast<int64_t>(kRing) * kThreads * sizeof(uint32_t); }
 
+// Bytes of shared memory that a block asks for at K bits, beside 1040 of its own.
+extern "C" int trellis_shared(int bits) { return (kStates >> bits) * static_cast<int>(sizeof(float)); }
+
 // numbers float32 [tiles, 256], table float16 [65536], back as `trellis_scratch` says for each tile, starts and ends int32 [tiles]: room;
 // states int32 [tiles, 256] comes out. K is 2, 3 or 4. Returns 0, or CUDA's error, or -1 for another K.
 extern "C" int trellis_search(const float* numbers, const void* table, void* back, int* starts, int* ends, int* states, int tiles, int bits,

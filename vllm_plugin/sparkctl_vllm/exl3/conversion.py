@@ -6,9 +6,8 @@ folder of another checkpoint, recording, plan or wish is refused.
 """
 
 import json
-import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from sparkctl_vllm.calibration.recording import Recording, Routed
 from sparkctl_vllm.exl3 import checkpoint as exl3_checkpoint
 from sparkctl_vllm.exl3 import config, layer
 from sparkctl_vllm.exl3.allocation import Priced, Rates, allocated, weighted
+from sparkctl_vllm.exl3.files import linked, read, save
 from sparkctl_vllm.exl3.shards import Entry, entries, written
 from sparkctl_vllm.plan_file import Plan
 from sparkctl_vllm.refusal import demand
@@ -89,9 +89,9 @@ class Conversion:
             folder.mkdir(parents=True, exist_ok=True)
         head, mine = self._work / HEAD, self._identity()
         if not head.is_file():
-            _save(head, mine)
+            save(head, mine)
         demand(
-            json.loads(head.read_text(encoding="utf-8")) == mine,
+            read(head) == mine,
             str(self._part),
             "made from another checkpoint, recording, plan or wish",
             "the same ones as when it was begun",
@@ -122,9 +122,9 @@ class Conversion:
             chosen = range(0, experts, max(1, experts // self.wanted.sample))
             routed = self._routed(number)
             assert routed is not None  # noqa: S101 - rates are priced only with a recording
-            _save(path, asdict(layer.priced(self._layer(number, routed), routed, chosen, self.wanted.rates)))
+            save(path, asdict(layer.priced(self._layer(number, routed), routed, chosen, self.wanted.rates)))
             self.tell(f"layer {number}: rates priced")
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = read(path)
         proxy = {part: {int(bits): off for bits, off in one.items()} for part, one in said["proxy"].items()}
         return Priced(gain=said["gain"], tokens=said["tokens"], proxy=proxy)
 
@@ -141,10 +141,10 @@ class Conversion:
             if not (path.is_file() and told.is_file()):
                 tensors, found = layer.coded(self._layer(number, routed), chosen, bits)
                 save_file(tensors, str(path.with_suffix(".writing")))
-                _save(told, [asdict(one) for one in found])
+                save(told, [asdict(one) for one in found])
                 path.with_suffix(".writing").replace(path)
-            reports += json.loads(told.read_text(encoding="utf-8"))
-        _save(done, reports)
+            reports += read(told)
+        save(done, reports)
         self.tell(f"layer {number}: K {bits['gate_up']} and {bits['down']}")
 
     def _layer(self, number: int, routed: Routed | None) -> layer.Work:
@@ -154,7 +154,19 @@ class Conversion:
         return layer.Work(checkpoint=self.checkpoint, layer=number, routed=routed, order=order, seed=self.wanted.seed)  # fmt: skip
 
     def _routed(self, number: int) -> Routed | None:
-        return None if self.recording is None else self.recording.routed(number)
+        if self.recording is None:
+            return None
+        routed = self.recording.routed(number)
+        experts, _, hidden = self.checkpoint.shape(number)
+        asked = int(routed.picks.max()) if routed.picks.numel() else 0
+        demand(
+            routed.x.shape[1] == hidden and asked < experts,
+            f"layer {number} of the recording",
+            f"hidden size {routed.x.shape[1]}, picks up to {asked}",
+            f"{hidden}, below {experts}: the checkpoint's",
+            "record the model of this checkpoint",
+        )
+        return routed
 
     def _assemble(self) -> None:
         """Put together every shard whose layers are coded, then delete the files of layers that no shard wants any more."""
@@ -188,7 +200,7 @@ class Conversion:
     def _report(self, rates: Rates, priced: Mapping[int, Priced]) -> dict[str, Any]:
         layers = []
         for number in self.checkpoint.layers:
-            told = json.loads((self._work / f"layer-{number:03d}.json").read_text(encoding="utf-8"))
+            told = read(self._work / f"layer-{number:03d}.json")
             mean = {
                 kind: {part: sum(one[kind][part] for one in told) / len(told) for part in rates[number]}
                 for kind in ("error", "proxy")
@@ -202,16 +214,16 @@ class Conversion:
         for file in sorted(source.rglob("*")):
             target = self._model / file.relative_to(source)
             if file.is_file() and str(file.relative_to(source)) not in OURS and not target.exists():
-                _linked(file, target)
+                linked(file, target)
         tensors = {name: one for file in sorted(self._model.glob("*.safetensors")) for name, one in entries(file).items()}  # fmt: skip
         if (source / INDEX).is_file():
-            _save(self._model / INDEX, config.index(json.loads((source / INDEX).read_text(encoding="utf-8")), tensors))  # fmt: skip
+            save(self._model / INDEX, config.index(read(source / INDEX), tensors))  # fmt: skip
         header = None if self.recording is None else self.recording.header
         seen = {"rows": header.batches if header else 0, "tokens": header.tokens if header else 0}
         block = config.summary(self.checkpoint.config, rates, seen, self.wanted.version)
-        _save(self._model / "quantization_config.json", {**block, "tensor_storage": config.table(tensors)})
-        _save(self._model / REPORT, report)
-        _save(self._model / "config.json", {**self.checkpoint.config, "quantization_config": block})
+        save(self._model / "quantization_config.json", {**block, "tensor_storage": config.table(tensors)})
+        save(self._model / REPORT, report)
+        save(self._model / "config.json", {**self.checkpoint.config, "quantization_config": block})
         if self.plan is not None:
             hashes = exl3_checkpoint.opened(self._model).hashes()
             meaning = replace(self.plan.meaning, checkpoint=hashes, format="exl3", applied=True)
@@ -233,19 +245,3 @@ def _replaced(checkpoint: Checkpoint, file: Path, coded: Mapping[str, Entry]) ->
             for kind in ("trellis", "suh", "svh", layer.CODEBOOK):
                 answer[f"{module}.{kind}"] = coded[f"{module}.{kind}"]
     return answer
-
-
-def _linked(file: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(file.resolve(), target)
-    except OSError:  # another file system, or one without links: a copy is as good, and takes room
-        unfinished = target.with_name(f"{target.name}.writing")
-        shutil.copyfile(file, unfinished)
-        unfinished.replace(target)
-
-
-def _save(path: Path, document: Mapping[str, Any] | Sequence[Any]) -> None:
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    unfinished.replace(path)
