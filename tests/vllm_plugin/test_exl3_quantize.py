@@ -101,6 +101,7 @@ def test_the_configuration_is_the_formats(made):
     for name, one in listed.items():
         assert (one["shape"], one["dtype"]) == (list(tensors[name].shape), str(tensors[name].dtype))
         assert one["n_bytes"] == tensors[name].numel() * tensors[name].element_size()
+    assert block["calibration"] == {"rows": 2, "cols": 160}
     for module, one in storage.items():
         if ".experts." in module and "shared" not in module:
             layer, part = module.split(".")[1], "down" if module.endswith("w2") else "gate_up"

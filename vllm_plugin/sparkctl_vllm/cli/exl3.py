@@ -233,4 +233,4 @@ def _version() -> str:
     try:
         return version("sparkctl-vllm")
     except PackageNotFoundError:
-        return "0, not installed"
+        return "0.0.0"  # read from a folder, not installed

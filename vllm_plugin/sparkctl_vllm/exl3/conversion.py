@@ -219,7 +219,8 @@ class Conversion:
         if (source / INDEX).is_file():
             save(self._model / INDEX, config.index(read(source / INDEX), tensors))  # fmt: skip
         header = None if self.recording is None else self.recording.header
-        seen = {"rows": header.batches if header else 0, "tokens": header.tokens if header else 0}
+        rows, tokens = (header.batches, header.tokens) if header else (0, 0)
+        seen = {"rows": rows, "cols": tokens // max(1, rows)}
         block = config.summary(self.checkpoint.config, rates, seen, self.wanted.version)
         save(self._model / "quantization_config.json", {**block, "tensor_storage": config.table(tensors)})
         save(self._model / REPORT, report)
