@@ -48,13 +48,22 @@ def build(architecture: str, source: Path = SOURCE, extra: Sequence[str] = ()) -
         ", ".join(f"sm_{one}" for one in ARCHITECTURES),
     )
     flags = (*FLAGS, *SIZES[architecture], *extra)
-    told = source.read_bytes() + repr((architecture, flags)).encode()
+    headers = sorted(SOURCE.parent.glob("*.cuh"))
+    told = b"".join(one.read_bytes() for one in (source, *headers)) + repr((architecture, flags)).encode()
     home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sparkctl-vllm"
     library = home / f"{source.stem}-sm_{architecture}-{sha256(told).hexdigest()[:16]}.so"
     if not library.is_file():
         home.mkdir(parents=True, exist_ok=True)
         fresh = library.with_suffix(f".{os.getpid()}.so")
-        argv = ["nvcc", *flags, f"-arch=sm_{architecture}", "-o", str(fresh), str(source)]
+        argv = [
+            "nvcc",
+            *flags,
+            f"-arch=sm_{architecture}",
+            f"-I{SOURCE.parent}",
+            "-o",
+            str(fresh),
+            str(source),
+        ]
         try:
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
         except FileNotFoundError as fault:
