@@ -234,7 +234,7 @@ def loads_of(picks: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
 
 def price_of(loads: torch.Tensor, importance: torch.Tensor, share: float) -> float:
     """Return the price at which these steps read that share of the full depth on average."""
-    whole = float((loads > 0).sum()) * SHAPE["tiles"]
+    whole = float((loads > 0).sum()) * len(importance)
     worth = loads[:, None, :].float() * importance
     low, high = 0.0, float(worth.max())
     for _ in range(50):

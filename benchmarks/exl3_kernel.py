@@ -248,16 +248,9 @@ class Bench:
         tiles = self.weights.importances[0].shape[0]
         found = [self._case(FULL, 0.0, tiles, replays)]
         if half:
-            found.append(self._case(HALF, self._price(0.5), 1, replays))
+            price = price_of(self.train, self.weights.importances[0], 0.5)
+            found.append(self._case(HALF, price, 1, replays))
         return found
-
-    def _price(self, share: float) -> float:
-        table = self.weights.importances[0]
-        kept, budget_kernel.SHAPE["tiles"] = budget_kernel.SHAPE["tiles"], table.shape[0]
-        try:
-            return price_of(self.train, table, share)
-        finally:
-            budget_kernel.SHAPE["tiles"] = kept
 
     def _case(self, name: str, price: float, floor: int, replays: int) -> Case:
         self.price.fill_(price)
