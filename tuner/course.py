@@ -9,6 +9,7 @@ from tuner import ladder as one_at_a_time
 from tuner import seed_climb
 from tuner.factorial import replay as factorial
 from tuner.factorial.plan import Plan
+from tuner.factorial.pooled import LINES
 from tuner.factorial.progress import start
 from tuner.lever import Ladder
 from tuner.steps import Standing, Trial
@@ -21,19 +22,21 @@ Rule = Literal["proof", "seed"]
 class Course:
     """How a climb goes: in factorial blocks or one lever at a time, by proof or by the rule of the seeds' ladder.
 
-    `plan` is that of the factorial design and None for the others; `seed` is what its orders are drawn from.
+    `plan` is that of the factorial design and None for the others; `seed` is what its orders are drawn from. `lines` are those of a
+    climb over several, in blocks; empty for a climb on one.
     """
 
     design: Design
     rule: Rule
     seed: int
     plan: Plan | None
+    lines: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what is no course.
 
         Raises:
-            ValueError: the seeds' rule in blocks, or blocks without a plan.
+            ValueError: the seeds' rule in blocks, blocks without a plan, or several lines without blocks.
 
         """
         if self.design == "factorial" and self.rule == "seed":
@@ -44,6 +47,8 @@ class Course:
             raise ValueError(
                 f"design {self.design} with plan {self.plan}, wanted a plan for factorial and none else"
             )
+        if self.lines and (self.plan is None or self.plan.arming != "blocks" or len(self.lines) != LINES):
+            raise ValueError(f"lines {', '.join(self.lines)}, wanted {LINES} that climb in blocks, or none")
 
 
 def standing(course: Course, ladder: Ladder, history: tuple[Trial, ...]) -> Standing:

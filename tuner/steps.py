@@ -17,7 +17,7 @@ class Trial:
     """One finished boot: the levers that were on, how it ended and why, and its metrics if it was measured.
 
     `quality` is what the last quality run of this configuration amounts to (`passes`, `fails`, ..., or why it could not be asked),
-    '' where there was none.
+    '' where there was none. `line` is named where a climb has several.
     """
 
     boot: str
@@ -26,11 +26,32 @@ class Trial:
     why: str = ""
     metrics: tuple[Metric, ...] = ()
     quality: str = ""
+    line: str = ""
 
     @property
     def values(self) -> Mapping[str, float]:
         """The metrics' values by name."""
         return {metric.name: metric.value for metric in self.metrics}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """A line that leaves a climb over several: its nodes are not fit to boot, or cannot be asked."""
+
+    line: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Back:
+    """A line that joins its climb again, from that stage on."""
+
+    line: str
+    stage: int
+
+
+Event = Trial | Away | Back
+"""What happens on one of several lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +101,24 @@ class Standing:
     ahead: Boot | Done
     confirmed: Confirmed | None = None
     broken: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standings:
+    """Where a climb over several lines stands: as `Standing`, with what comes next on each line that has something to boot now.
+
+    `done` is None while there is a boot ahead or under way. `confirmed` is by line. `away` says of each line that is out of the climb
+    why; `stage` counts how often the lines have met, for a line that comes back.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    stack: On
+    ahead: Mapping[str, Boot]
+    done: Done | None
+    confirmed: Mapping[str, Confirmed]
+    broken: tuple[tuple[str, str], ...]
+    away: Mapping[str, str]
+    stage: int
 
 
 def name_of(on: On) -> str:

@@ -7,7 +7,7 @@ first levers come, would have said from the first boots.
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from sparkctl.units import percent
@@ -81,6 +81,7 @@ class Verdict:
     `metrics` holds the comparison of each primary (its interval is the one that decided, see `confidence`) and of each
     guard. `boots` counts what this lever cost, voids and failures among them; boots of the stack that an earlier lever
     already paid for are not counted, only used. `wanted` is the number of further boots that an open lever asks for.
+    `by_line` holds the same comparisons for each line of a climb over two.
     """
 
     lever: str
@@ -91,6 +92,7 @@ class Verdict:
     seed_rule: SeedRule
     why: str
     wanted: int | None = None
+    by_line: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
 
 
 def judge(ladder: Ladder, lever: Lever, evidence: Evidence) -> Verdict | None:
@@ -175,6 +177,7 @@ def answer(verdict: Verdict) -> dict[str, object]:
         "seed_rule": verdict.seed_rule,
         "why": verdict.why.encode("utf-8", "backslashreplace").decode(),
         "boots_wanted": verdict.wanted,
+        "by_line": {line: comparisons(metrics) for line, metrics in verdict.by_line.items()},
     }
 
 

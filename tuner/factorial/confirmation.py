@@ -18,13 +18,17 @@ PAIRS = 4
 CONFIDENCE = 0.95
 
 
-def order(ladder: Ladder, stack: On) -> tuple[On, ...]:
-    """Return base and stack as B A A B, so that the stack serves at the end, and in the middle the stack without each of its levers once; nothing for no stack."""
+def order(ladder: Ladder, stack: On, part: tuple[int, int] = (0, 1)) -> tuple[On, ...]:
+    """Return base and stack as B A A B, so that the stack serves at the end, and in the middle the stack without each of its levers once; nothing for no stack.
+
+    Of several lines each confirms the stack for itself, and takes its `part` (which of how many) of the boots without a lever.
+    """
     whole = ordered(ladder, stack)
     if not whole:
         return ()
     pairs = [run for at in range(PAIRS) for run in ((whole, ()) if at % 2 == 0 else ((), whole))]
     dropped = [_without(ladder, whole, name) for name in whole] if len(whole) > 1 else []
+    dropped = dropped[part[0] :: part[1]]
     middle = len(pairs) // 2
     return (*pairs[:middle], *dropped, *pairs[middle:])
 

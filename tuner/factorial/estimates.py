@@ -1,11 +1,12 @@
 """What all measured boots together say of every lever: its effect on each metric, with error and degrees of freedom.
 
-On the log of each metric one column for each lever that has been on and off, and one mean. A primary is adjusted by the
-quieter metrics of the same boots (`Plan.covariates`), lever by lever, as far as the lever does not move them.
+On the log of each metric one column for each lever that has been on and off, and one mean for each line. A primary is adjusted
+by the quieter metrics of the same boots (`Plan.covariates`), lever by lever, as far as the lever does not move them.
 """
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy import special
 
 from tuner.factorial.drift import Fit, Floats, Regression, independent
 from tuner.factorial.plan import Plan
+from tuner.factorial.pooled import PooledRegression, Split
 from tuner.lever import Ladder
 from tuner.steps import Trial
 
@@ -34,6 +36,7 @@ class Estimate:
     `z` is the normal deviate with the same tail as t = effect / error. `adjusted` names the covariates that were used,
     `n_on` and `n_off` count the measured boots. `single` is what one boot of each arm reads: the first with the lever on
     against the first with it off, the other levers' effects taken out; for the seeds' rule, which judges by that.
+    `split` is the effect on each of two `lines`, where boots of two tell it.
     """
 
     effect: float
@@ -44,6 +47,8 @@ class Estimate:
     n_on: int
     n_off: int
     single: float
+    lines: tuple[str, ...] = ()
+    split: Split | None = None
 
     @property
     def z(self) -> float:
@@ -69,25 +74,54 @@ def estimate(ladder: Ladder, plan: Plan, trials: tuple[Trial, ...]) -> Estimates
     """Estimate every lever's effects from the measured boots among all boots of a climb, in order."""
     names = tuple(dict.fromkeys((*ladder.primary, *(guard.metric for guard in ladder.guards))))
     rows = [
-        (number, trial.arm, values)
-        for number, trial in enumerate(trials, 1)
+        (number, trial, values)
+        for number, trial in numbered(trials)
         if trial.outcome == "measured" and len(values := _values(trial, names)) == len(names)
     ]
+    lines = tuple(sorted({trial.line for _, trial, _ in rows}))
     levers = [lever.id for lever in ladder.levers]
-    whole = np.array([[1.0, *(lever in arm for lever in levers)] for _, arm, _ in rows], dtype=float)
+    whole = np.array(
+        [
+            (*(one.line == line for line in lines), *(lever in one.arm for lever in levers))
+            for _, one, _ in rows
+        ],
+        dtype=float,
+    )
     if len(rows) < 2:
         return {}
     kept = independent(whole)
     if len(rows) - len(kept) < 1:
         return {}
     logs = np.log(np.array([values for _, _, values in rows]))
-    regression = Regression(whole[:, kept], logs, np.array([float(number) for number, _, _ in rows]))
-    fits = _Fits(names=names, plan=plan, design=whole[:, kept], logs=logs, regression=regression, chosen={})
+    numbers = np.array([float(number) for number, _, _ in rows])
+    places = np.array([lines.index(one.line) for _, one, _ in rows])
+    regression = (
+        Regression(whole[:, kept], logs, numbers)
+        if len(lines) == 1
+        else PooledRegression(whole[:, kept], logs, numbers, places)
+    )
+    fits = _Fits(
+        names=names,
+        plan=plan,
+        lines=lines,
+        design=whole[:, kept],
+        logs=logs,
+        regression=regression,
+        chosen={},
+    )
     return {
-        levers[column - 1]: {name: _estimate(fits, name, place) for name in names}
+        levers[column - len(lines)]: {name: _estimate(fits, name, place) for name in names}
         for place, column in enumerate(kept)
-        if column
+        if column >= len(lines)
     }
+
+
+def numbered(trials: tuple[Trial, ...]) -> Iterator[tuple[int, Trial]]:
+    """Give each boot with its number on its own line, from 1."""
+    counts: Counter[str] = Counter()
+    for trial in trials:
+        counts[trial.line] += 1
+        yield counts[trial.line], trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +130,10 @@ class _Fits:
 
     names: tuple[str, ...]
     plan: Plan
+    lines: tuple[str, ...]
     design: Floats
     logs: Floats
-    regression: Regression
+    regression: Regression | PooledRegression
     chosen: dict[tuple[str, tuple[str, ...]], Fit]
 
     def of(self, name: str, covariates: tuple[str, ...] = ()) -> Fit:
@@ -107,6 +142,11 @@ class _Fits:
             places = tuple(self.names.index(other) for other in covariates)
             self.chosen[key] = self.regression.fit(self.names.index(name), places)
         return self.chosen[key]
+
+    def split(self, name: str, place: int) -> Split | None:
+        if isinstance(self.regression, PooledRegression):
+            return self.regression.split(place, self.names.index(name))
+        return None
 
 
 def _estimate(fits: _Fits, name: str, place: int) -> Estimate:
@@ -123,6 +163,8 @@ def _estimate(fits: _Fits, name: str, place: int) -> Estimate:
         n_on=int(fits.design[:, place].sum()),
         n_off=int((1 - fits.design[:, place]).sum()),
         single=_single(fits, name, place),
+        lines=fits.lines,
+        split=fits.split(name, place),
     )
 
 

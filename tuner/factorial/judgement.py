@@ -5,7 +5,7 @@ Accepting a lever lowers the bounds of the others, so a look is judged again aft
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sparkctl.units import percent
 from tuner.factorial import sight as seen
@@ -30,11 +30,13 @@ class Decision:
     metrics: Mapping[str, Comparison]
     single: Mapping[str, float]
     wanted: int | None = None
+    by_line: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
 
 
 def judge(sight: Sight) -> tuple[Decision, ...]:
     """Return the decisions of a look: accepted levers, the strongest first, then rejected ones, at the last look open ones."""
-    decisions: list[Decision] = []
+    decisions = [_divided(sight, lever) for lever in sight.open if _is_divided(sight, lever)]
+    sight = sight.after(rejected=tuple(one.lever for one in decisions))
     while (lever := _best(sight)) is not None:
         proven = _accepted(sight, lever)
         if proven.verdict == "accept":
@@ -53,6 +55,31 @@ def judge(sight: Sight) -> tuple[Decision, ...]:
         tuple(_left_open(sight, lever) for lever in sight.open if lever.id not in asked) if sight.last else ()
     )
     return (*decisions, *given_up, *orphans, *left)
+
+
+def _is_divided(sight: Sight, lever: Lever) -> bool:
+    """Whether a gain is proven over both lines together that is a loss on one of them."""
+    return bool(set(seen.winners(sight, lever.id)) & set(seen.divided(sight, lever.id)))
+
+
+def _divided(sight: Sight, lever: Lever) -> Decision:
+    """Leave a lever open that one line would gain by and the other lose."""
+    return _decision(
+        sight, lever, "inconclusive", "proven over both lines together, and not for each of them"
+    )
+
+
+def _apart(sight: Sight, lever: Lever) -> str:
+    found = seen.by_line(sight, lever.id)
+    return "; ".join(
+        f"the lines disagree on {name}: "
+        + ", ".join(f"{spread(metrics[name])} on {line}" for line, metrics in found.items())
+        for name in seen.divided(sight, lever.id)
+    )
+
+
+def _with(why: str, apart: str) -> str:
+    return f"{why}; {apart}; climb each line by itself to judge it there" if apart else why
 
 
 def asking(sight: Sight) -> On:
@@ -116,7 +143,8 @@ def _given_up(sight: Sight, lever: Lever) -> Decision | None:
         else f"no gain of {percent(1 + sight.ladder.min_gain)} in sight"
     )
     numbers = "; ".join(f"{name} {spread(metrics[name])}" for name in sight.ladder.primary)
-    return _decision(sight, lever, "reject", f"{cause}: {numbers}")
+    outcome: Outcome = "inconclusive" if seen.divided(sight, lever.id) else "reject"
+    return _decision(sight, lever, outcome, f"{cause}: {numbers}")
 
 
 def _orphans(sight: Sight) -> tuple[Decision, ...]:
@@ -146,10 +174,11 @@ def _decision(sight: Sight, lever: Lever, verdict: Outcome, why: str, wanted: in
     return Decision(
         lever=lever.id,
         verdict=verdict,
-        why=why,
+        why=_with(why, _apart(sight, lever)),
         metrics=seen.compare(sight, lever.id),
         single={name: math.exp(one.single) for name, one in found.items()},
         wanted=wanted,
+        by_line=seen.by_line(sight, lever.id),
     )
 
 

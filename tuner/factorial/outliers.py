@@ -52,13 +52,12 @@ def sift_all(ladder: Ladder, trials: tuple[Trial, ...]) -> tuple[Trial, ...]:
 def _furthest(ladder: Ladder, trials: tuple[Trial, ...]) -> tuple[int, str] | None:
     """Return the place of the boot that is furthest out, and why it is.
 
-    By ordinary least squares of the logs on the levers; boot i is judged by its deleted residual e_i / (1 - h_i), what it
+    By ordinary least squares of the logs on lines and levers; boot i is judged by its deleted residual e_i / (1 - h_i), what it
     differs from the prediction of a fit without it.
     """
     places = [at for at, one in enumerate(trials) if one.outcome == "measured" and _has_all(ladder, one)]
-    whole = np.array(
-        [[1.0, *(lever.id in trials[at].arm for lever in ladder.levers)] for at in places], dtype=float
-    )
+    lines = tuple(dict.fromkeys(trials[at].line for at in places))
+    whole = np.array([_columns(ladder, trials[at], lines) for at in places], dtype=float)
     if len(places) < LEAST + 2 or len(places) - np.linalg.matrix_rank(whole) < LEAST:
         return None
     logs = np.log([[_value(trials[at], name) or math.nan for name in ladder.primary] for at in places])
@@ -80,11 +79,21 @@ def _furthest(ladder: Ladder, trials: tuple[Trial, ...]) -> tuple[int, str] | No
     return places[far[0]], f"{OUT}, by all other boots: {numbers} of it, wanted above {1 - FAR_BELOW:.0%}"
 
 
+def _columns(ladder: Ladder, trial: Trial, lines: tuple[str, ...]) -> tuple[bool, ...]:
+    return (
+        *(trial.line == line for line in lines),
+        *(lever.id in trial.arm for lever in ladder.levers),
+    )
+
+
 OUT = "far below what was to be expected"
 
 
 def _was_out(trials: tuple[Trial, ...], trial: Trial) -> bool:
-    return any(one.arm == trial.arm and one.outcome == "void" and one.why.startswith(OUT) for one in trials)
+    return any(
+        (one.line, one.arm) == (trial.line, trial.arm) and one.outcome == "void" and one.why.startswith(OUT)
+        for one in trials
+    )
 
 
 def _has_all(ladder: Ladder, trial: Trial) -> bool:

@@ -17,12 +17,17 @@ def part(progress: Progress) -> Progress:
     pair = broken_pair(progress.trials)
     if pair is None or pair in progress.broken:
         return progress
-    progress = replace(progress, ladder=_parted(progress.ladder, pair), broken=(*progress.broken, pair))
+    progress = note(progress, pair)
     for name, other in (pair, pair[::-1]):
         if other in progress.stack and name in progress.open:
             why = f"never came up together with {other}, which was accepted"
             progress = drop_orphans(settle(progress, name, "reject", why))
     return progress
+
+
+def note(progress: Progress, pair: tuple[str, str]) -> Progress:
+    """Note a pair: its levers exclude each other from here on."""
+    return replace(progress, ladder=_parted(progress.ladder, pair), broken=(*progress.broken, pair))
 
 
 def apart(progress: Progress, run: set[str], at: int) -> set[str]:

@@ -90,6 +90,7 @@ def settle(
         seed_rule=_seed_rule(progress, name, found.single if found else {}),
         why=why,
         wanted=found.wanted if found else None,
+        by_line=found.by_line if found else {},
     )
     stack = (*progress.stack, name) if outcome == "accept" else progress.stack
     return replace(progress, verdicts=(*progress.verdicts, verdict), stack=stack)

@@ -7,23 +7,15 @@ happened: `advance` takes one boot, `replay` all of them.
 from dataclasses import replace
 from functools import reduce
 
-from tuner.factorial import blocks, confirmation, judgement, outliers, pairs, suspects
+from tuner.factorial import blocks, confirmation, judgement, outliers, runs
 from tuner.factorial.estimates import estimate
-from tuner.factorial.factors import factors, standing
+from tuner.factorial.factors import factors
 from tuner.factorial.plan import Plan
 from tuner.factorial.progress import Progress, alone, beside, drop_orphans, qualities, settle, start
 from tuner.factorial.sight import Sight
 from tuner.lever import Ladder
 from tuner.steps import Boot, Confirmed, Done, On, Standing, Trial, name_of
 from tuner.verdict import MOST_FAILURES, MOST_VOIDS
-
-MOST_BASE_FAILURES = 3
-MOST_BASE_VOIDS = 5
-"""Boots of the base in a row that end a climb. Ours: of a hundred healthy lines one in ten of whose boots is void for its slow
-state and one in thirty fails, two and three would end one."""
-
-LOST_TO_ASK = 4
-"""Boots of the blocks lost in a row after which the base is booted, to tell a broken line from broken levers. Ours."""
 
 
 def replay(ladder: Ladder, plan: Plan, seed: int, history: tuple[Trial, ...]) -> Progress:
@@ -85,7 +77,7 @@ def advance(progress: Progress, trial: Trial) -> Progress:
     progress = replace(progress, trials=trials)
     if not asked or progress.fault:
         return progress
-    if fault := _fault(progress):
+    if fault := runs.fault(progress):
         return replace(progress, fault=fault)
     match progress.phase:
         case "arming":
@@ -95,7 +87,7 @@ def advance(progress: Progress, trial: Trial) -> Progress:
         case "blocks":
             return _run(progress)
         case _:
-            return _confirmed(progress)
+            return runs.take_fresh(progress)
 
 
 def _next(progress: Progress) -> On:
@@ -103,16 +95,6 @@ def _next(progress: Progress) -> On:
     if progress.phase == "blocks" and progress.asking:
         return beside(progress, progress.asking[0])
     return progress.queue[0]
-
-
-def _asked(progress: Progress) -> Progress:
-    """Take a boot on which a lever's quality was asked, and look again."""
-    name, last = progress.asking[0], progress.trials[-1]
-    told = last.quality if last.outcome == "measured" else ""
-    progress = replace(
-        progress, runs=progress.runs + 1, asking=progress.asking[1:], asked=(*progress.asked, (name, told))
-    )
-    return progress if progress.asking else _onward(_looked(progress))
 
 
 def _armed(progress: Progress) -> Progress:
@@ -135,51 +117,23 @@ def _armed(progress: Progress) -> Progress:
     return _onward(replace(progress, phase="blocks", block_start=len(progress.trials)))
 
 
+def _asked(progress: Progress) -> Progress:
+    """Take a boot on which a lever's quality was asked, and look again."""
+    progress = runs.take_asked(progress)
+    return progress if progress.asking else _onward(looked(progress))
+
+
 def _run(progress: Progress) -> Progress:
     """Take a run of a block: repeat a void one once, search for whom a lost one accuses, look where it is time to."""
-    last = progress.trials[-1]
-    if _is_repeated(progress):
+    if runs.is_repeated(progress):
         return progress
-    progress = replace(progress, queue=progress.queue[1:], runs=progress.runs + 1)
-    if last.outcome != "measured":
-        progress = _accused(progress)
-    progress = pairs.part(progress)
-    wanted = _base_asked(progress)
-    if wanted is None:
-        wanted = suspects.search(progress.ladder, progress.trials, (*progress.out, *progress.stack))
-    if wanted is not None:
-        progress = replace(progress, queue=(wanted, *progress.queue))
+    progress = runs.take(progress)
     if progress.plan.is_look(progress.runs):
-        progress = _looked(progress)
+        progress = looked(progress)
     return _onward(progress)
 
 
-def _is_repeated(progress: Progress) -> bool:
-    """Whether the run is booted again: a void one once, the base until it is measured or ends the climb."""
-    last = progress.trials[-1]
-    if last.outcome == "measured" or last.arm == ():
-        return last.outcome != "measured"
-    before = progress.trials[progress.block_start : -1][-1:]
-    return last.outcome == "void" and not any(one.arm == last.arm and one.outcome == "void" for one in before)
-
-
-def _base_asked(progress: Progress) -> On | None:
-    """Ask for the base after boots lost in a row: it tells whether it is the line or what was on."""
-    row = progress.trials[progress.block_start :][-LOST_TO_ASK:]
-    return () if len(row) == LOST_TO_ASK and all(one.outcome != "measured" for one in row) else None
-
-
-def _accused(progress: Progress) -> Progress:
-    """Settle a lever that is found to break its boots."""
-    found = suspects.culprit(progress.ladder, progress.trials, progress.out)
-    if found is None:
-        return progress
-    word = "failed" if found.failed else "void"
-    why = f"{word} {found.lost} times with nothing else suspect: {found.why}"
-    return drop_orphans(settle(progress, found.lever, "reject" if found.failed else "inconclusive", why))
-
-
-def _looked(progress: Progress) -> Progress:
+def looked(progress: Progress) -> Progress:
     """Judge all open levers on all boots so far."""
     progress = replace(progress, trials=outliers.sift_all(progress.ladder, progress.trials))
     measured = sum(one.outcome == "measured" for one in progress.trials[progress.block_start :])
@@ -213,32 +167,12 @@ def _onward(progress: Progress) -> Progress:
         return replace(
             progress, phase="confirming" if queue else "ended", queue=queue, fresh=len(progress.trials)
         )
-    if not progress.queue:
-        key = f"{progress.seed}/block/{progress.drawn}"
-        groups = factors(progress.ladder, progress.open)
-        runs = blocks.block(progress.ladder, groups, progress.stack, key)
-        return replace(progress, queue=runs, drawn=progress.drawn + 1)
-    out, stack = set(progress.out), set(progress.stack)
-    kept = (pairs.apart(progress, (set(run) - out) | stack, at) for at, run in enumerate(progress.queue))
-    return replace(progress, queue=tuple(standing(progress.ladder, run) for run in kept))
+    return runs.settled(progress) if progress.queue else draw(progress)
 
 
-def _confirmed(progress: Progress) -> Progress:
-    """Take a boot of the confirmation: a void one is repeated within the limit, a failed one is a result."""
-    last, on = progress.trials[-1], progress.queue[0]
-    voids = [one for one in progress.trials[progress.fresh :] if one.arm == on and one.outcome == "void"]
-    if last.outcome == "void" and len(voids) <= MOST_VOIDS:
-        return progress
-    left = progress.queue[1:]
-    return replace(progress, queue=left, phase="confirming" if left else "ended")
-
-
-def _fault(progress: Progress) -> str:
-    """Say why the climb ends where the line itself cannot be booted or measured."""
-    last = progress.trials[-1]
-    base = [one for one in progress.trials if one.arm == ()]
-    for outcome, most in (("failed", MOST_BASE_FAILURES), ("void", MOST_BASE_VOIDS)):
-        row = base[-most:]
-        if last.arm == () and len(row) == most and all(one.outcome == outcome for one in row):
-            return f"base {outcome} {most} times in a row: {last.why}"
-    return ""
+def draw(progress: Progress) -> Progress:
+    """Draw the next block over what is open."""
+    key = f"{progress.seed}/block/{progress.drawn}"
+    groups = factors(progress.ladder, progress.open)
+    planned = blocks.block(progress.ladder, groups, progress.stack, key)
+    return replace(progress, queue=planned, drawn=progress.drawn + 1)

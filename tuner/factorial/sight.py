@@ -13,6 +13,7 @@ from scipy import special
 from tuner.factorial.bounds import Look, bound
 from tuner.factorial.estimates import Estimate, Estimates
 from tuner.factorial.plan import WANTED_GAIN, Plan, levers_judged
+from tuner.factorial.pooled import Split
 from tuner.lever import Guard, Ladder, Lever
 from tuner.statistics import Comparison, ratio
 from tuner.steps import On
@@ -36,6 +37,13 @@ left open else."""
 
 GUARD_ERROR = 0.05
 """One-sided error of the bound that holds or breaks a guard."""
+
+DIVIDED_ERROR = 0.01
+"""Two lines disagree on a lever where its effects there have opposite signs and differ by more than noise makes them in one of
+a hundred looks. It can only lose a lever, so no share of the ladder's error is kept for it. Ours."""
+
+LINE_ERROR = 0.05
+"""Two-sided error of the interval that is shown of an effect on one of two lines; no verdict rests on it."""
 
 OPEN_POWER = 0.80
 """The power with which an open lever's further boots are planned; no verdict rests on it."""
@@ -91,6 +99,31 @@ def losers(sight: Sight, lever: str) -> tuple[str, ...]:
     return tuple(
         name for name in sight.ladder.primary if name in found and found[name].z < -limit(sight, name)
     )
+
+
+def divided(sight: Sight, lever: str) -> tuple[str, ...]:
+    """Return the primaries on which two lines disagree about a lever: a gain on the one is a loss on the other."""
+    found = sight.estimates.get(lever, {})
+    return tuple(
+        name
+        for name in sight.ladder.primary
+        if name in found and (split := found[name].split) is not None and _is_apart(split)
+    )
+
+
+def _is_apart(split: Split) -> bool:
+    wanted = -float(special.stdtrit(split.degrees, DIVIDED_ERROR / 2)) * split.error
+    return split.effects[0] * split.effects[1] < 0 and abs(split.difference) > wanted
+
+
+def by_line(sight: Sight, lever: str) -> dict[str, dict[str, Comparison]]:
+    """Return a lever's effects line by line as ratios, each with its own 95 % interval; nothing for a climb on one line."""
+    found = sight.estimates.get(lever, {})
+    split = {name: one for name, one in found.items() if one.split is not None}
+    return {
+        line: {name: _on_line(one, at) for name, one in split.items()}
+        for at, line in enumerate(next((one.lines for one in split.values()), ()))
+    }
 
 
 def mean_gain(sight: Sight, lever: str) -> float:
@@ -184,4 +217,24 @@ def _comparison(found: Estimate, z: float) -> Comparison:
         n_base=found.n_off,
         degrees=found.degrees,
         warnings=(f"adjusted by {', '.join(found.adjusted)}",) if found.adjusted else (),
+    )
+
+
+def _on_line(found: Estimate, at: int) -> Comparison:
+    split = found.split
+    if split is None:
+        raise ValueError("an effect of one line, wanted one of two")
+    effect, error = split.effects[at], split.errors[at]
+    reach = -float(special.stdtrit(split.degrees, LINE_ERROR / 2)) * error
+    return Comparison(
+        estimate=ratio(effect),
+        low=ratio(effect - reach),
+        high=ratio(effect + reach),
+        confidence=1 - LINE_ERROR,
+        error=error,
+        scatter=found.scatter,
+        n_arm=split.on[at],
+        n_base=split.off[at],
+        degrees=split.degrees,
+        warnings=(),
     )
