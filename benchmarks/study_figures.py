@@ -71,6 +71,8 @@ def summarise(rows: Iterable[Row], minutes: float) -> dict[str, object]:
         "hours": round(float(np.mean(boots)) * minutes / 60, 1) if boots else None,
         "regret": mean([float(row["regret"]) for row in mixed]),  # type: ignore[arg-type]
     }
+    wall = [float(row["wall_hours"]) for row in mixed if "wall_hours" in row]  # type: ignore[arg-type]
+    found |= {"wall_hours": mean(wall, 1)} if wall else {}
     fresh = [float(row["confirming"]) for row in mixed if "confirming" in row]  # type: ignore[arg-type]
     return found | ({"boots_of_confirmation": mean(fresh, 1)} if fresh else {})
 

@@ -3,11 +3,13 @@
     python benchmarks/tuner_study.py --ladders 60 --null-ladders 60 --json
     python benchmarks/tuner_study.py --ladders 2000 --null-ladders 2000 --resume rows.jsonl --shard 1/4
     python benchmarks/tuner_study.py --ladders 400 --rivals --plots FOLDER
+    python benchmarks/tuner_study.py --ladders 400 --null-ladders 400 --lines
 
 Everything is a simulation on the line of study_line.yml; nothing was measured. Seeds `design` are those the method was tuned
 on, `result` (the default) those of the published figures. A shard does every Nth ladder; with --resume each ladder is kept
 as a line of FILE, those there are not done again, and the figures are of all of FILE. --rivals adds other rules on the same
-lines. Prints tables, or one JSON document.
+lines. --lines has two unlike lines climb together instead, beside each of them alone with as many runs. Prints tables, or one JSON
+document.
 """
 
 import argparse
@@ -28,8 +30,10 @@ import numpy as np  # noqa: E402
 
 import study_figures as figures  # noqa: E402
 import study_line  # noqa: E402
+import study_lines  # noqa: E402
 import study_rivals  # noqa: E402
 from study_figures import Row  # noqa: E402
+from study_lines import KINDS, LinesStudy  # noqa: E402
 from tuner.factorial import replay  # noqa: E402
 from tuner.factorial.plan import Plan, plan  # noqa: E402
 from tuner.steps import Boot  # noqa: E402
@@ -42,7 +46,6 @@ ERROR = 0.032
 """The ladder's error that the method is run at. Chosen on the design seeds: sizes and futility leave part of it unspent."""
 
 SEEDS = {"design": 1_000, "result": 20_261_130}
-KINDS: tuple[study_line.Kind, ...] = ("mixed", "null")
 
 
 class Study:
@@ -113,8 +116,8 @@ def main() -> None:
         "regimes": {},
     }
     known = list(_read(chosen.resume))
-    for regime in (chosen.regime,) if chosen.regime else tuple(model.regimes):
-        study = Study(model, regime, seed, chosen.arming)
+    for study in _studies(model, seed, chosen):
+        regime, first = study.regime, study_lines.OWN if chosen.lines else OWN
         own = [row for row in known if row["regime"] == regime]
         if strange := next((row["study"] for row in own if row["study"] != study.name), None):
             print(
@@ -125,13 +128,14 @@ def main() -> None:
         rows = own + list(_rows(study, chosen, own))
         methods = {
             name: figures.summarise(found, model.boot_minutes)
-            for name in (OWN, *study.rivals)
+            for name in (first, *study.rivals)
             if (found := [row for row in rows if row["method"] == name])
         }
-        ratio = figures.pairs_at_equal_power(methods, methods[OWN]) if len(methods) > 1 else None
+        rated = len(methods) > 1 and not chosen.lines
+        ratio = figures.pairs_at_equal_power(methods, methods[first]) if rated else None
         answer = {
             "plan": {"first": study.plan.first, "step": study.plan.step, "most": study.plan.most},
-            "bars": figures.against_bars(regime, methods[OWN], ratio) if chosen.ladders else {},
+            "bars": figures.against_bars(regime, methods[first], ratio) if regime in figures.BARS else {},
             "methods": methods,
         }
         if chosen.plots:
@@ -141,11 +145,20 @@ def main() -> None:
     print(json.dumps(shown, indent=2) if chosen.json else _table(shown))
 
 
-def _rows(study: Study, chosen: argparse.Namespace, known: list[Row]) -> Iterator[Row]:
+def _studies(model: study_line.Model, seed: int, chosen: argparse.Namespace) -> Iterator[Study | LinesStudy]:
+    if chosen.lines:
+        yield LinesStudy(model, seed, ERROR)
+        return
+    for regime in (chosen.regime,) if chosen.regime else tuple(model.regimes):
+        yield Study(model, regime, seed, chosen.arming)
+
+
+def _rows(study: Study | LinesStudy, chosen: argparse.Namespace, known: list[Row]) -> Iterator[Row]:
     """Climb what is not known yet, and keep each row at once."""
     done = {(row["method"], row["regime"], row["kind"], row["at"]) for row in known}
     part, parts = chosen.shard
-    methods = (OWN, *(study.rivals if chosen.rivals else ()))
+    first = study_lines.OWN if chosen.lines else OWN
+    methods = (first, *(study.rivals if chosen.rivals or chosen.lines else ()))
     for kind, count in zip(KINDS, (chosen.ladders, chosen.null_ladders), strict=True):
         for at in range(part - 1, count, parts):
             for method in methods:
@@ -190,6 +203,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--ladders", type=int, default=60, help="mixed ladders")
     parser.add_argument("--null-ladders", type=int, default=0, help="ladders of useless levers")
     parser.add_argument("--regime", choices=("disciplined", "field"), help="one of the two; both by default")
+    parser.add_argument("--lines", action="store_true", help="two unlike lines together, and each alone")
     parser.add_argument("--rivals", action="store_true", help="other rules on the same lines")
     parser.add_argument("--seeds", choices=tuple(SEEDS), default="result")
     parser.add_argument("--arming", choices=("blocks", "alone"), default="blocks")
@@ -201,6 +215,8 @@ def _arguments() -> argparse.Namespace:
     chosen = parser.parse_args()
     if chosen.plots and not chosen.plots.is_dir():
         parser.error(f"--plots {chosen.plots} is no folder")
+    if chosen.lines and (chosen.regime or chosen.rivals or chosen.plots):
+        parser.error("--lines takes both regimes, and neither --rivals nor --plots")
     if chosen.ladders < 1 or chosen.null_ladders < 0:
         parser.error("wanted at least one ladder")
     return chosen

@@ -80,6 +80,21 @@ def calibrated(boots: Sequence[Passes], metrics: Mapping[str, Quantity]) -> Nois
     )
 
 
+def pooled(noises: Sequence[Noise]) -> Noise:
+    """Return the noise of one line of which as many boots tell as much of an effect as boots dealt evenly over these lines.
+
+    Boots are weighed by what they tell: variances by their harmonic mean; correlations by their mean.
+    """
+    return Noise(
+        scatter={
+            name: math.sqrt(len(noises) / sum(1 / one.scatter[name] ** 2 for one in noises))
+            for name in noises[0].scatter
+        },
+        correlation=fmean(one.correlation for one in noises),
+        boots=min(one.boots for one in noises),
+    )
+
+
 def _logs(boots: Sequence[Passes], name: str) -> list[list[float]]:
     found = [
         [math.log(one.value) for taken in passes for one in taken if one.name == name] for passes in boots

