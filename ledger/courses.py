@@ -15,8 +15,9 @@ OLD = Course(design="ladder", rule="proof", seed=0, plan=None)
 
 
 def write(course: Course) -> Body:
-    """Return a course as plain JSON."""
-    return cast("Body", {**asdict(course), "plan": _plain(course.plan)})
+    """Return a course as plain JSON; `lines` stand in it only where there are several."""
+    body = {**asdict(course), "plan": _plain(course.plan), "lines": list(course.lines)}
+    return cast("Body", {key: value for key, value in body.items() if key != "lines" or course.lines})
 
 
 def read(found: Json) -> Course:
@@ -34,6 +35,7 @@ def read(found: Json) -> Course:
             rule=_one_of(get(body, "rule", text), get_args(Rule)),
             seed=get(body, "seed", whole),
             plan=None if plan is None else _plan(mapping(plan)),
+            lines=get(body, "lines", texts) if "lines" in body else (),
         )
     except ValueError as fault:
         raise RowFault(str(fault)) from fault

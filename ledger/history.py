@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ledger import bodies
+from ledger import absences, bodies
 from ledger.bodies import live
 from ledger.entry import Body, Row
 from ledger.fields import get, mapping, texts
 from ledger.quality import is_run, judged, quality
 from tuner.predicted import KV_TOKENS
-from tuner.steps import Trial
+from tuner.steps import Event, Trial
 from tuner.verdict import Verdict
 
 Line: TypeAlias = tuple[str, bool]
@@ -79,6 +79,21 @@ def climbs(rows: Sequence[Row]) -> tuple[Climb, ...]:
         own.setdefault(_key(row), []).append(row)
     qualities = _qualities(counted)
     return tuple(_climb(row, own[_key(row)], qualities) for row in counted if row.kind == "plan")
+
+
+def events(rows: Sequence[Row], climb: str, *, simulated: bool) -> tuple[Event, ...]:
+    """Return what happened in a climb over several lines, in the order of the record: its boots, and lines that left or came back."""
+    counted = live(rows)
+    qualities = _qualities(counted)
+    found: list[tuple[int, Event]] = []
+    for first in (row for row in counted if row.kind == "plan" and row.body.get("climb") == climb):
+        own = [row for row in counted if row.n >= first.n and _key(row) == _key(first)]
+        if bodies.is_simulated(first.body) == simulated:
+            trials = _numbered(own, qualities.get((first.line, simulated), {}))
+            found += [(n, replace(trial, line=first.line)) for n, trial in trials]
+            notes = ((row.n, absences.read(row.line, row.body)) for row in own if row.kind == "note")
+            found += [(n, note) for n, note in notes if note]
+    return tuple(event for _, event in sorted(found, key=lambda one: one[0]))
 
 
 def told(climb: Climb, replayed: Sequence[Verdict]) -> int:
@@ -151,10 +166,18 @@ def _qualities(rows: Sequence[Row]) -> Mapping[Line, Mapping[str, str]]:
 
 
 def _trials(rows: Sequence[Row], qualities: Mapping[str, str]) -> tuple[Trial, ...]:
-    """Return one trial a boot, in the order in which the boots were finished; a later bench of a boot replaces an earlier."""
+    return tuple(trial for _, trial in _numbered(rows, qualities))
+
+
+def _numbered(rows: Sequence[Row], qualities: Mapping[str, str]) -> tuple[tuple[int, Trial], ...]:
+    """Return one trial a boot, in the order in which the boots were finished; a later bench of a boot replaces an earlier.
+
+    With it stands the row that finished it.
+    """
     up: dict[str, bodies.Boot] = {}
     of: dict[str, str] = {}
     trials: dict[str, Trial] = {}
+    finished: dict[str, int] = {}
     for row in rows:
         if row.kind == "boot":
             boot = bodies.boot(row.body)
@@ -162,11 +185,16 @@ def _trials(rows: Sequence[Row], qualities: Mapping[str, str]) -> tuple[Trial, .
             of[boot.boot] = qualities.get(str(row.body.get("recipe_digest", "")), "")
             if not boot.ok and not boot.void:
                 trials[boot.boot] = Trial(boot=boot.boot, arm=boot.on, outcome="failed", why=boot.why)
+                finished.setdefault(boot.boot, row.n)
         elif row.kind == "bench":
             bench = bodies.bench(row.body)
             if bench.boot in up and up[bench.boot].ok:
                 trials[bench.boot] = _measured(bench)
-    return tuple(replace(trial, quality=of.get(trial.boot) or trial.quality) for trial in trials.values())
+                finished.setdefault(bench.boot, row.n)
+    return tuple(
+        (finished[trial.boot], replace(trial, quality=of.get(trial.boot) or trial.quality))
+        for trial in trials.values()
+    )
 
 
 def _measured(bench: bodies.Bench) -> Trial:

@@ -12,8 +12,10 @@ from tuner.course import Course
 from tuner.factorial import together
 from tuner.factorial.together import Together
 from tuner.lever import Ladder
-from tuner.steps import Away, Boot, Confirmed, Done, Event, On, Standings, Trial
+from tuner.steps import Away, Boot, Confirmed, Event, On, Standings, Trial
 from tuner.verdict import Verdict
+
+End = Literal["done", "base", "budget", "pause"]
 
 
 class Crew(Protocol):
@@ -30,13 +32,16 @@ class Crew(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joint:
-    """How far a climb over several lines came: as `tuner.climb.Climb`, with `confirmed` by line; `away` are lines that left it and why."""
+    """How far a climb over several lines came: as `tuner.climb.Climb`, with `confirmed` by line; `away` are lines that left it and why.
+
+    It ends with `pause` where the last line that was left could not go on: that is not noted, so it goes on there.
+    """
 
     stack: On
     verdicts: tuple[Verdict, ...]
     trials: tuple[Trial, ...]
     open: tuple[str, ...]
-    end: Literal["done", "base", "budget"]
+    end: End
     why: str
     confirmed: Mapping[str, Confirmed]
     broken: tuple[tuple[str, str], ...]
@@ -49,7 +54,11 @@ class Joint:
             verdicts=self.verdicts,
             trials=tuple(one for one in self.trials if one.line == line),
             open=self.open,
-            end="base" if line in self.away and self.end == "done" else self.end,
+            end="base"
+            if line in self.away or self.end == "base"
+            else "done"
+            if self.end == "done"
+            else "budget",
             why=self.away.get(line, self.why),
             confirmed=self.confirmed.get(line),
             broken=self.broken,
@@ -94,7 +103,7 @@ def climb(  # noqa: PLR0913 - the last two have defaults and are named by the ca
             record(verdict)
         told = max(told, len(now.verdicts))
         if now.done:
-            return _ended(ladder, now, trials, now.done)
+            return _ended(ladder, now, trials, "base" if now.done.base_failed else "done", now.done.why)
         ahead = {line: step for line, step in now.ahead.items() if line not in going}
         for line, step in ahead.items():
             if enough((*trials, *_promised(going))):
@@ -102,8 +111,11 @@ def climb(  # noqa: PLR0913 - the last two have defaults and are named by the ca
             crew.start(line, step)
             going[line] = step
         if not going:
-            return _ended(ladder, now, trials, None)
+            where = ", ".join(f"boot {step.number} of line {line}" for line, step in now.ahead.items())
+            return _ended(ladder, now, trials, "budget", f"stopped before {where}")
         event = crew.wait()
+        if isinstance(event, Away) and len(now.away) == len(course.lines) - 1:
+            return _ended(ladder, now, trials, "pause", f"line {event.line}: {event.why}")
         record(event)
         del going[event.line]
         state = together.advance(state, event)
@@ -118,16 +130,15 @@ def _promised(going: Mapping[str, Boot]) -> tuple[Trial, ...]:
     )
 
 
-def _ended(ladder: Ladder, now: Standings, trials: tuple[Trial, ...], done: Done | None) -> Joint:
+def _ended(ladder: Ladder, now: Standings, trials: tuple[Trial, ...], end: End, why: str) -> Joint:
     settled = {verdict.lever for verdict in now.verdicts if verdict.verdict != "inconclusive"}
-    stopped = f"stopped before {', '.join(f'boot {step.number} of line {line}' for line, step in now.ahead.items())}"
     return Joint(
         stack=now.stack,
         verdicts=now.verdicts,
         trials=trials,
         open=tuple(lever.id for lever in ladder.levers if lever.id not in settled),
-        end="budget" if done is None else "base" if done.base_failed else "done",
-        why=done.why if done else stopped,
+        end=end,
+        why=why,
         confirmed=now.confirmed,
         broken=now.broken,
         away=now.away,

@@ -37,19 +37,27 @@ reported (tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """Boots expected and at most, confirmation included; and by primary and true gain the chance that it is proven."""
+    """Boots expected and at most, confirmation included; and by primary and true gain the chance that it is proven.
+
+    Boots are those of all `lines` together, which boot at the same time.
+    """
 
     expected: int
     most: int
     confirmation: int
     minutes_a_boot: float
     power: Mapping[str, Mapping[float, float]]
+    lines: int = 1
+
+    def hours(self, boots: int) -> float:
+        """Return how long so many boots take."""
+        return boots / self.lines * self.minutes_a_boot / 60
 
 
 def outlook(ladder: Ladder, course: Course, noise: Noise, minutes_a_boot: float) -> Outlook:
     """Return the outlook of a climb that has not begun."""
     if course.plan is not None:
-        return _of_blocks(ladder, course.plan, noise, minutes_a_boot)
+        return _of_blocks(ladder, course.plan, noise, minutes_a_boot, max(1, len(course.lines)))
     levers = levers_judged(ladder)
     if course.rule == "seed":
         boots = round((levers + 1) * (1 + LOST))
@@ -68,19 +76,19 @@ def outlook(ladder: Ladder, course: Course, noise: Noise, minutes_a_boot: float)
     )
 
 
-def runs_for(ladder: Ladder, boots: int) -> int:
+def runs_for(ladder: Ladder, boots: int, lines: int = 1) -> int:
     """Return the runs of blocks that leave room for lost boots and for the confirmation in so many boots; at least 4, even."""
-    left = boots - _confirmation(ladder)
+    left = boots - _confirmation(ladder, lines)
     return max(4, 2 * math.floor((left if left >= boots / 2 else boots) / (1 + LOST) / 2))
 
 
-def _confirmation(ladder: Ladder) -> int:
-    return 2 * confirmation.PAIRS + math.ceil(levers_judged(ladder) * WINNERS)
+def _confirmation(ladder: Ladder, lines: int) -> int:
+    return 2 * confirmation.PAIRS * lines + math.ceil(levers_judged(ladder) * WINNERS)
 
 
-def _of_blocks(ladder: Ladder, plan: Plan, noise: Noise, minutes_a_boot: float) -> Outlook:
-    arming = levers_judged(ladder) + 2 if plan.arming == "alone" else 1
-    last = _confirmation(ladder)
+def _of_blocks(ladder: Ladder, plan: Plan, noise: Noise, minutes_a_boot: float, lines: int) -> Outlook:
+    arming = levers_judged(ladder) + 2 if plan.arming == "alone" else lines
+    last = _confirmation(ladder, lines)
     scatter = remaining(ladder, noise)
     return Outlook(
         expected=round((arming + plan.most * USED) * (1 + LOST)) + last,
@@ -91,6 +99,7 @@ def _of_blocks(ladder: Ladder, plan: Plan, noise: Noise, minutes_a_boot: float) 
             name: {gain: _power_of_blocks(ladder, plan, name, scatter[name], gain) for gain in GAINS}
             for name in ladder.primary
         },
+        lines=lines,
     )
 
 

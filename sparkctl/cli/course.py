@@ -14,7 +14,7 @@ from tuner import workload as workloads
 from tuner.course import Course, Design, Rule
 from tuner.factorial.plan import plan
 from tuner.lever import Ladder
-from tuner.noise import Noise
+from tuner.noise import Noise, pooled
 from tuner.outlook import BOOT_MINUTES, Outlook, outlook, runs_for
 from tuner.workload import Workload, quantities
 
@@ -50,16 +50,22 @@ def grounds(session: Session, chosen: Served, workload: Workload) -> dict[str, o
     }
 
 
-def choose(session: Session, chosen: Served, rungs: Ladder, workload: Workload, wish: Wish) -> Planned:
-    """Plan a climb before its first boot."""
-    rows = live(read(session).rows)
-    line, simulated = chosen.line.name, session.simulated
-    found = calibrations.noise(
-        rows, line, grounds(session, chosen, workload), quantities(workload), simulated=simulated
-    )
-    minutes = calibrations.minutes_a_boot(rows, line, simulated=simulated) or BOOT_MINUTES
-    boots = wish.boots if wish.hours is None else max(1, int(wish.hours * 60 / minutes))
-    course = _course(rungs, found, wish, boots)
+def choose(
+    session: Session, lines: tuple[Served, ...], rungs: Ladder, workload: Workload, wish: Wish
+) -> Planned:
+    """Plan a climb before its first boot: over one line, or over several whose boots run at the same time."""
+    rows, simulated = live(read(session).rows), session.simulated
+    noises = [
+        calibrations.noise(
+            rows, one.line.name, grounds(session, one, workload), quantities(workload), simulated=simulated
+        )
+        for one in lines
+    ]
+    found = noises[0] if len(noises) == 1 else pooled(noises)
+    paces = [calibrations.minutes_a_boot(rows, one.line.name, simulated=simulated) for one in lines]
+    minutes = max(pace or BOOT_MINUTES for pace in paces)
+    boots = wish.boots if wish.hours is None else max(1, int(wish.hours * 60 * len(lines) / minutes))
+    course = _course(rungs, found, wish, boots, tuple(one.line.name for one in lines))
     return Planned(course=course, noise=found, outlook=outlook(rungs, course, found, minutes), boots=boots)
 
 
@@ -68,13 +74,19 @@ def seed_of(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4])
 
 
-def _course(rungs: Ladder, found: Noise, wish: Wish, boots: int | None) -> Course:
+def _course(rungs: Ladder, found: Noise, wish: Wish, boots: int | None, lines: tuple[str, ...]) -> Course:
     design = wish.design or ("ladder" if wish.rule == "seed" else "factorial")
     if design == "factorial" and wish.rule == "seed":
         raise UsageFault(
             "--rule seed takes one boot of one lever after the other, and --design factorial asks for blocks",
             hint="leave --design out, or name --design ladder",
         )
-    runs = runs_for(rungs, boots) if boots else None
+    if design == "ladder" and len(lines) > 1:
+        raise UsageFault(
+            f"lines {' and '.join(lines)} climb together in blocks only, and --design ladder or --rule seed asks for one lever at a time",
+            hint="leave --design and --rule out, or name one line",
+        )
+    runs = runs_for(rungs, boots, len(lines)) if boots else None
     planned = plan(rungs, found, runs) if design == "factorial" else None
-    return Course(design=design, rule=wish.rule, seed=wish.seed or 0, plan=planned)
+    together = lines if len(lines) > 1 else ()
+    return Course(design=design, rule=wish.rule, seed=wish.seed or 0, plan=planned, lines=together)

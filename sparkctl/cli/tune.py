@@ -1,5 +1,6 @@
 """`sparkctl tune`: climb a ladder of levers on a line, and write every boot and verdict to the ledger."""
 
+from contextlib import ExitStack
 from enum import StrEnum
 from typing import Annotated
 
@@ -7,19 +8,39 @@ import typer
 
 from launcher.overlay import find_fault
 from sparkctl import ansible, content, edge
-from sparkctl.cli import calibrate, climber, course, rejudged, served, tune_plan, tune_shown, workloads
+from sparkctl.cli import (
+    calibrate,
+    climber,
+    course,
+    joint_climber,
+    joint_shown,
+    rejudged,
+    served,
+    tune_plan,
+    tune_shown,
+    workloads,
+)
 from sparkctl.cli.climber import Limit
 from sparkctl.cli.course import Wish
 from sparkctl.cli.hold import hold
 from sparkctl.cli.served import Served
-from sparkctl.cli.session import LineOption, RehearsalOption, ScenarioOption, Session, practise, verb
+from sparkctl.cli.session import RehearsalOption, ScenarioOption, Session, practise, verb
 from sparkctl.errors import FileFault, UsageFault
 from sparkctl.units import hours
 from tuner import lever as levers
+from tuner.factorial.pooled import LINES
 from tuner.lever import Ladder
 from tuner.workload import Workload, quantities
 
 DEFAULT_LADDER = "demo"
+
+LinesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--line",
+        help="Which line, needed when the inventory has several; twice for two lines that climb at once.",
+    ),
+]
 
 
 class DesignName(StrEnum):
@@ -39,7 +60,7 @@ class RuleName(StrEnum):
 @verb
 def tune(
     session: Session,
-    line: LineOption = None,
+    line: LinesOption = None,
     ladder: Annotated[str, typer.Option("--ladder", help="A ladder by name or path.")] = DEFAULT_LADDER,
     budget: Annotated[
         str | None,
@@ -94,21 +115,35 @@ def tune(
         rungs = edge.read(content.ladder(ladder), Ladder)
         return rejudged.show(session, rungs, workloads.read(rungs.workload))
     practise(session, rehearsal, scenario, restart=not plan)
-    chosen, rungs, workload = _read(session, line, ladder)
+    lines, rungs, workload = _read(session, line, ladder)
     if calibrating:
-        return calibrate.run(session, chosen, workload, boots=boots, plan=plan)
-    planned = None if resume and not plan else course.choose(session, chosen, rungs, workload, wish)
+        return calibrate.run(session, _single(lines), workload, boots=boots, plan=plan)
+    planned = None if resume and not plan else course.choose(session, lines, rungs, workload, wish)
     if plan and planned:
-        return tune_plan.show(session, chosen, rungs, planned)
+        return tune_plan.show(session, lines, rungs, planned)
     limit = Limit(
         boots=planned.boots if planned else boots,
         hours=wish.hours,
         minutes_a_boot=planned.outlook.minutes_a_boot if planned else 0.0,
     )
-    with hold(chosen.line):
-        ansible.end_orphans(chosen.line)
-        ended = climber.run(session, chosen, rungs, workload, planned=planned, limit=limit)
-    return tune_shown.show(session, chosen, rungs, ended)
+    with ExitStack() as held:
+        for one in lines:
+            held.enter_context(hold(one.line))
+            ansible.end_orphans(one.line)
+        if len(lines) > 1:
+            together = joint_climber.run(session, lines, rungs, workload, planned=planned, limit=limit)
+            return joint_shown.show(session, lines, rungs, together)
+        ended = climber.run(session, lines[0], rungs, workload, planned=planned, limit=limit)
+    return tune_shown.show(session, lines[0], rungs, ended)
+
+
+def _single(lines: tuple[Served, ...]) -> Served:
+    if len(lines) > 1:
+        raise UsageFault(
+            f"--calibrate measures the noise of one line, and {len(lines)} are named",
+            hint="calibrate one after the other; each line's own noise is planned with",
+        )
+    return lines[0]
 
 
 def _hours(budget: str | None, boots: int | None) -> float | None:
@@ -122,10 +157,14 @@ def _hours(budget: str | None, boots: int | None) -> float | None:
         raise UsageFault(f"--budget: {fault}", hint="--budget 12h plans for a night") from fault
 
 
-def _read(session: Session, line: str | None, ladder: str) -> tuple[Served, Ladder, Workload]:
+def _read(
+    session: Session, names: list[str] | None, ladder: str
+) -> tuple[tuple[Served, ...], Ladder, Workload]:
     path = content.ladder(ladder)
     rungs = edge.read(path, Ladder)
-    chosen = served.choose(session, line, rungs.recipe, None)
+    lines = tuple(served.choose(session, name, rungs.recipe, None) for name in names or (None,))
+    _demand_apart(lines)
+    chosen = lines[0]
     workload = workloads.read(rungs.workload)
     faults = levers.check(
         rungs,
@@ -139,4 +178,25 @@ def _read(session: Session, line: str | None, ladder: str) -> tuple[Served, Ladd
         )
     for lever in rungs.levers:
         chosen.with_settings(lever.set)
-    return chosen, rungs, workload
+    return lines, rungs, workload
+
+
+def _demand_apart(lines: tuple[Served, ...]) -> None:
+    """Refuse lines that are one, share a node, or are more than climb together.
+
+    Raises:
+        UsageFault: as above.
+
+    """
+    if len(lines) > LINES:
+        raise UsageFault(
+            f"{len(lines)} lines are named, and at most {LINES} climb together",
+            hint="name --line twice; a third line climbs by itself",
+        )
+    nodes = [{(node.host, node.port): node.name for node in one.line.nodes} for one in lines]
+    if len(lines) == LINES and (shared := nodes[0].keys() & nodes[1].keys()):
+        names = ", ".join(sorted(nodes[0][key] for key in shared))
+        raise UsageFault(
+            f"lines {lines[0].line.name} and {lines[1].line.name} share {names}; each boot of one would stop the other",
+            hint="name two lines with nodes of their own",
+        )

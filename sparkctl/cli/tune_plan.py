@@ -1,6 +1,7 @@
 """What a climb would do, told before its first boot: the levers, what they may bring, what it costs and what it is worth."""
 
 import json
+import math
 from collections.abc import Iterator
 
 from sparkctl import edge
@@ -18,8 +19,9 @@ WEAK = 0.5
 """Power at +4 % below which a plan says that its budget buys little."""
 
 
-def show(session: Session, chosen: Served, rungs: Ladder, planned: Planned) -> int:
+def show(session: Session, lines: tuple[Served, ...], rungs: Ladder, planned: Planned) -> int:
     """Print the plan; nothing is touched."""
+    chosen = lines[0]
     effects = lever_effects.of_ladder(chosen, rungs)
     session.console.table(
         (
@@ -41,13 +43,13 @@ def show(session: Session, chosen: Served, rungs: Ladder, planned: Planned) -> i
             for one in rungs.levers
         ],
     )
-    for text in _told(chosen, rungs, planned):
+    for text in _told(lines, rungs, planned):
         session.console.show(text)
-    _answer(session, chosen, rungs, planned)
+    _answer(session, lines, rungs, planned)
     return 0
 
 
-def _told(chosen: Served, rungs: Ladder, planned: Planned) -> Iterator[str]:
+def _told(lines: tuple[Served, ...], rungs: Ladder, planned: Planned) -> Iterator[str]:
     outlook, course = planned.outlook, planned.course
     rule = "the seeds' rule" if course.rule == "seed" else f"error {rungs.error:.0%} for the whole ladder"
     design = (
@@ -55,16 +57,21 @@ def _told(chosen: Served, rungs: Ladder, planned: Planned) -> Iterator[str]:
         if course.plan
         else "one lever at a time"
     )
-    yield f"ladder {rungs.name} on line {chosen.line.name}: {len(rungs.levers)} levers, {design}; {rule}"
+    yield f"ladder {rungs.name} on {_where(lines)}: {len(rungs.levers)} levers, {design}; {rule}"
     most = min(outlook.most, planned.boots or outlook.most)
     expected = min(outlook.expected, most)
     confirmed = (
         f", {outlook.confirmation} of them to confirm the stack" if expected == outlook.expected else ""
     )
     yield (
-        f"about {expected} boots, at most {most}{confirmed}; about {expected * outlook.minutes_a_boot / 60:.1f} h at "
+        f"about {expected} boots, at most {most}{confirmed}; about {outlook.hours(expected):.1f} h at "
         f"{outlook.minutes_a_boot:.0f} min a boot"
     )
+    if len(lines) > 1:
+        yield (
+            f"both lines boot at once, about {math.ceil(expected / 2)} boots each; a lever is judged by both, named where they disagree, "
+            "and what wins is confirmed and left serving on each"
+        )
     yield _noise(planned)
     for name, powers in outlook.power.items():
         found = ", ".join(f"{percent(1 + gain)} in {power:.0%}" for gain, power in powers.items())
@@ -85,18 +92,25 @@ def _noise(planned: Planned) -> str:
     found = planned.noise
     spread = ", ".join(f"{name} {scatter:.1%}" for name, scatter in found.scatter.items())
     source = (
-        f"as {found.boots} calibration boots of this line show"
+        f"as {found.boots} calibration boots of {'this line' if planned.outlook.lines == 1 else 'each line at least'} show"
         if found.boots
         else "as others report it; sparkctl tune --calibrate measures this line's"
     )
     return f"planned for boots that differ by {spread} ({source})"
 
 
-def _answer(session: Session, chosen: Served, rungs: Ladder, planned: Planned) -> None:
-    outlook = planned.outlook
+def _where(lines: tuple[Served, ...]) -> str:
+    names = " and ".join(one.line.name for one in lines)
+    return f"line {names}" if len(lines) == 1 else f"lines {names}"
+
+
+def _answer(session: Session, lines: tuple[Served, ...], rungs: Ladder, planned: Planned) -> None:
+    outlook, chosen = planned.outlook, lines[0]
+    names = [one.line.name for one in lines]
     session.console.answer(
         {
-            "line": chosen.line.name,
+            "line": "+".join(names),
+            "lines": names,
             "ladder": edge.plain(rungs),
             "design": planned.course.design,
             "rule": planned.course.rule,
@@ -109,6 +123,7 @@ def _answer(session: Session, chosen: Served, rungs: Ladder, planned: Planned) -
                 for name, powers in outlook.power.items()
             },
             "noise": edge.plain(planned.noise),
+            "hours": round(outlook.hours(min(outlook.expected, planned.boots or outlook.expected)), 2),
             "first": edge.plain(standing(planned.course, rungs, ()).ahead),
             "predicted": edge.plain(lever_effects.of_ladder(chosen, rungs)),
             "simulated": session.simulated,

@@ -12,37 +12,19 @@ from sparkctl.units import percent
 from tuner.climb import Climb
 from tuner.lever import Ladder
 from tuner.statistics import spread
-from tuner.steps import Confirmed, name_of
-from tuner.verdict import answer
+from tuner.steps import Confirmed, On, name_of
+from tuner.verdict import Verdict, answer
 
 
 def show(session: Session, chosen: Served, rungs: Ladder, ended: Climb) -> int:
     """Print it, and return the exit code: 0 when no lever is open, 4 when one is, 1 when the base failed."""
-    label = " (simulated)" if session.simulated else ""
-    if ended.verdicts:
-        session.console.table(
-            (
-                *(
-                    Column(title=title)
-                    for title in (f"lever{label}", "verdict", "boots", "voids", "seeds' rule")
-                ),
-                Column(title="why", fold=True),
-            ),
-            [
-                (one.lever, one.verdict, str(one.boots), str(one.voids), one.seed_rule, one.why)
-                for one in ended.verdicts
-            ],
-        )
+    verdicts(session, ended.verdicts)
     session.console.show(
         f"stack of line {chosen.line.name}: {name_of(ended.stack)}, after {len(ended.trials)} boots; {ended.why}"
     )
-    for text in (*_confirmed(ended.confirmed), *_broken(ended.broken)):
+    for text in (*told(ended.confirmed), *broken(ended.broken)):
         session.console.show(text)
-    if ended.stack:
-        by_id = {lever.id: lever for lever in rungs.levers}
-        settings = (pair for name in ended.stack for pair in by_id[name].set.items())
-        pairs = " ".join(shlex.join(("--set", f"{key}={json.dumps(value)}")) for key, value in settings)
-        session.console.say(f"to serve it: sparkctl boot --line {chosen.line.name} {pairs}")
+    serving(session, rungs, ended.stack, (chosen.line.name,))
     session.console.answer(
         {
             "line": chosen.line.name,
@@ -63,7 +45,30 @@ def show(session: Session, chosen: Served, rungs: Ladder, ended: Climb) -> int:
     return 4 if ended.open else 0
 
 
-def _confirmed(found: Confirmed | None) -> Iterator[str]:
+def verdicts(session: Session, found: tuple[Verdict, ...]) -> None:
+    """Print a verdict a lever as a table."""
+    if not found:
+        return
+    label = " (simulated)" if session.simulated else ""
+    session.console.table(
+        (
+            *(Column(title=title) for title in (f"lever{label}", "verdict", "boots", "voids", "seeds' rule")),
+            Column(title="why", fold=True),
+        ),
+        [(one.lever, one.verdict, str(one.boots), str(one.voids), one.seed_rule, one.why) for one in found],
+    )
+
+
+def serving(session: Session, rungs: Ladder, stack: On, lines: tuple[str, ...]) -> None:
+    """Say how to serve a stack on these lines."""
+    by_id = {lever.id: lever for lever in rungs.levers}
+    settings = [pair for name in stack for pair in by_id[name].set.items()]
+    pairs = " ".join(shlex.join(("--set", f"{key}={json.dumps(value)}")) for key, value in settings)
+    for line in lines if stack else ():
+        session.console.say(f"to serve it: sparkctl boot --line {line} {pairs}")
+
+
+def told(found: Confirmed | None) -> Iterator[str]:
     """Tell what fresh boots say of the stack, and of each lever by its absence."""
     if found is None:
         return
@@ -76,6 +81,7 @@ def _confirmed(found: Confirmed | None) -> Iterator[str]:
         yield f"quality of the stack: {found.quality}"
 
 
-def _broken(pairs: tuple[tuple[str, str], ...]) -> Iterator[str]:
+def broken(pairs: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    """Tell which levers break together."""
     for one, other in pairs:
         yield f"{one} and {other} came up apart and never together: an interaction, and one of them may stand"

@@ -1,0 +1,147 @@
+"""Joint climber: a climb over several lines at once, begun or taken up again, and the proven stack left serving on each of them."""
+
+from dataclasses import dataclass
+
+from ledger.entry import Row
+from ledger.history import Climb as PastClimb
+from ledger.history import events, last_climb, told
+from sparkctl.cli.climber import Limit
+from sparkctl.cli.course import Planned
+from sparkctl.cli.crew import Crew
+from sparkctl.cli.logbook import Logbook
+from sparkctl.cli.measurer import Measurer
+from sparkctl.cli.recorded import read
+from sparkctl.cli.served import Served
+from sparkctl.cli.session import Session
+from sparkctl.errors import UsageFault
+from tuner import joint
+from tuner.course import Course
+from tuner.factorial import together
+from tuner.joint import Joint
+from tuner.lever import Ladder
+from tuner.steps import Away, Back, Event, Trial
+from tuner.verdict import Verdict
+from tuner.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Past:
+    """What a climb goes on with: nothing for a fresh one."""
+
+    course: Course
+    events: tuple[Event, ...] = ()
+    told: int = 0
+    ended: bool = False
+
+
+def run(
+    session: Session,
+    lines: tuple[Served, ...],
+    rungs: Ladder,
+    workload: Workload,
+    *,
+    planned: Planned | None,
+    limit: Limit,
+) -> Joint:
+    """Climb to the end, to the limit, or until no line is left; without a plan, from the lines' last climb's boots.
+
+    At the end the stack that is proven serves on every line that is still in the climb.
+
+    Raises:
+        SparkctlError: the last line that was left cannot go on; tune --resume goes on from there.
+
+    """
+    log = Logbook(session=session, lines=lines, ladder=rungs, workload=workload, climb="")
+    past = _Past(course=log.begin(planned)) if planned else _past(session, log)
+    workers = {
+        served.line.name: Measurer(
+            session=session, served=served, ladder=rungs, workload=workload, climb=log.climb
+        )
+        for served in lines
+    }
+    began = session.clock.monotonic_s()
+    names = " and ".join(workers)
+    with (
+        Crew(workers=workers, console=session.console) as crew,
+        session.console.work(f"climbing {rungs.name} on lines {names}"),
+    ):
+        ended = joint.climb(
+            rungs,
+            past.course,
+            past.events,
+            crew,
+            lambda event: _note(log, event),
+            told=past.told,
+            enough=lambda done: limit.is_reached(len(done), session.clock.monotonic_s() - began),
+        )
+        if not past.ended:
+            _end(log, ended, crew)
+    if ended.end == "pause":
+        raise next(reversed(crew.faults.values()))
+    return ended
+
+
+def _note(log: Logbook, event: Event | Verdict) -> None:
+    """Write a verdict, or that a line left; boots were written when they ended."""
+    if isinstance(event, Verdict):
+        log.judged(event)
+    elif not isinstance(event, Trial):
+        log.absent(event)
+
+
+def _end(log: Logbook, ended: Joint, crew: Crew) -> None:
+    """Write the end on every line, and leave what is proven serving where the base comes up."""
+    if ended.end in {"done", "base"}:
+        for served in log.lines:
+            log.end(served, ended.on(served.line.name))
+    if ended.end != "pause":
+        names = (served.line.name for served in log.lines)
+        crew.serve({name: ended.on(name) for name in names if name not in ended.away})
+
+
+def _past(session: Session, log: Logbook) -> _Past:
+    """Return the lines' last climb, if it is one of theirs together and of the same ladder, recipe and workload.
+
+    A line that had left it comes back; one whose base failed does not.
+    """
+    rows = read(session).rows
+    found = {served.line.name: _last(session, rows, served) for served in log.lines}
+    first, *others = found.values()
+    if any(other.id != first.id for other in others) or set(first.plan.course.lines) != set(found):
+        told_of = ", ".join(f"{one.id} of line {name}" for name, one in found.items())
+        raise UsageFault(
+            f"the last climbs are not one climb of lines {' and '.join(found)} together: {told_of}",
+            hint="go on with each line by itself, or start anew without --resume",
+        )
+    for served in log.lines:
+        log.demand_grounds(first.plan, served)
+    log.climb, course = first.id, first.plan.course
+    happened = events(rows, first.id, simulated=session.simulated)
+    state = together.standings(together.follow(joint.start(course, log.ladder), happened))
+    is_over = all(one.ended for one in found.values())
+    for line in () if is_over else _away(course, happened):
+        back = Back(line=line, stage=state.stage + 1)
+        log.absent(back)
+        happened = (*happened, back)
+    boots = sum(isinstance(one, Trial) for one in happened)
+    session.console.say(
+        f"going on with {first.id}: {boots} boots and {len(first.verdicts)} verdicts are kept"
+    )
+    known = min(told(one, state.verdicts) for one in found.values())
+    return _Past(course=course, events=happened, told=known, ended=is_over)
+
+
+def _last(session: Session, rows: tuple[Row, ...], served: Served) -> PastClimb:
+    past = last_climb(rows, served.line.name, simulated=session.simulated)
+    if past is None:
+        raise UsageFault(
+            f"{session.ledger_path} has no climb of line {served.line.name}",
+            hint="start one without --resume",
+        )
+    return past
+
+
+def _away(course: Course, happened: tuple[Event, ...]) -> tuple[str, ...]:
+    """Return the lines of which the last thing on record is that they left."""
+    last = {event.line: event for event in happened}
+    return tuple(line for line in course.lines if isinstance(last.get(line), Away))

@@ -1,0 +1,240 @@
+"""`sparkctl tune --line A --line B`: two lines in processes of their own, the ledger they write, and how a climb goes on.
+
+The boots are drawn (tests/cli/drawn_worker.py); everything else is the program.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger.best import best
+from ledger.history import climbs
+from ledger.journal import Journal
+from ledger.record import retraction
+from sparkctl import cli
+from sparkctl.cli import joint_climber
+
+from .drawn_worker import DrawnWorker
+
+LINES = ("--line", "A", "--line", "B")
+Tuned = Callable[..., tuple[int, Any]]
+
+MAIN = """
+from sparkctl import cli
+from sparkctl.cli import joint_climber
+from tests.cli.drawn_worker import DrawnWorker
+import signal, sys
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    joint_climber.Measurer = DrawnWorker
+    sys.exit(cli.run(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with an inventory of two lines, and the drawn worker in place of the real one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPARKCTL_INVENTORY", raising=False)
+    example = (Path(__file__).parents[2] / "inventory.example.yml").read_text(encoding="utf-8")
+    first = example[example.index("    line_a:") :]
+    second = first.replace("line_a", "line_b").replace("spark-a", "spark-b").replace("192.0.2.", "192.0.2.1")
+    second = second.replace("10.10.", "10.20.")
+    (tmp_path / "inventory.yml").write_text(f"{example}\n{second}", encoding="utf-8")
+    (tmp_path / "state").mkdir()
+    monkeypatch.setattr(joint_climber, "Measurer", DrawnWorker)
+    return tmp_path
+
+
+@pytest.fixture
+def tuned(folder: Path, capsys: pytest.CaptureFixture[str]) -> Tuned:
+    """Climb and give exit code and answer."""
+
+    def of(*arguments: str) -> tuple[int, Any]:
+        given = ("tune", *arguments, "--state", str(folder / "state"), "--json")
+        capsys.readouterr()
+        code = cli.run(list(given))
+        return code, json.loads(capsys.readouterr().out)
+
+    return of
+
+
+def verdicts(document: Any) -> dict[str, str]:
+    """The verdict of each lever."""
+    return {one["lever"]: one["verdict"] for one in document["verdicts"]}
+
+
+def test_two_lines_climb_at_once_and_both_serve_what_won(tuned: Tuned, folder: Path) -> None:
+    """Every row names its line; each line's rows are a climb of its own to whoever reads them; both confirm and serve the stack."""
+    code, told = tuned(*LINES)
+    assert code == 0, told
+    assert (told["line"], told["end"]) == ("A+B", "done")
+    found = verdicts(told)
+    assert (found["nccl-channels"], found["async-scheduling"], found["b12x-mxfp8"]) == (
+        "accept",
+        "accept",
+        "reject",
+    )
+    assert sorted(told["stack"]) == ["async-scheduling", "nccl-channels"]
+    boots = [told["lines"][line]["boots"] for line in "AB"]
+    assert sum(boots) == told["boots"]
+    assert abs(boots[0] - boots[1]) <= 10
+    for line in "AB":
+        gain = told["lines"][line]["confirmed"]["gain"]["c6_agg_tok_s"]
+        assert (gain["n_arm"], gain["estimate"]) == (4, pytest.approx(1.08 * 1.09, abs=0.03))
+        serves = (folder / "state" / f"serves-{line}").read_text(encoding="utf-8")
+        assert set(serves.split(" + ")) == set(told["stack"])
+    by_line = next(one for one in told["verdicts"] if one["lever"] == "nccl-channels")["by_line"]
+    assert by_line["A"]["c1_per_stream_tok_s"]["estimate"] == pytest.approx(1.08, abs=0.03)
+    journal = Journal(folder / "state" / "ledger.jsonl")
+    assert not journal.verify().breaks
+    own = climbs(journal.read().rows)
+    assert [one.line for one in own] == ["A", "B"]
+    assert len({one.id for one in own}) == 1
+    assert [len(one.trials) for one in own] == boots
+    assert {one.climb.line: sorted(one.stack) for one in best(journal.read().rows)} == dict.fromkeys(
+        "AB", sorted(told["stack"])
+    )
+
+
+def test_an_ended_climb_is_told_again_and_a_line_of_it_is_not_resumed_alone(
+    tuned: Tuned, folder: Path
+) -> None:
+    """--resume after the end boots nothing; with one line it says what to name."""
+    _, told = tuned(*LINES, "--boots", "14")
+    _, told = tuned(*LINES, "--resume")
+    assert told["end"] == "done"
+    journal = Journal(folder / "state" / "ledger.jsonl")
+    rows = len(journal.read().rows)
+    _, again = tuned(*LINES, "--resume")
+    assert (again["verdicts"], again["lines"]) == (told["verdicts"], told["lines"])
+    assert len(journal.read().rows) == rows
+    code, refused = tuned("--line", "A", "--resume")
+    assert code == 2
+    assert "--line A --line B --resume" in refused["error"]["hint"]
+
+
+def test_a_line_whose_nodes_are_away_leaves_and_comes_back(tuned: Tuned, folder: Path) -> None:
+    """The other goes on; the record says why; --resume takes it in again once a climb is still open."""
+    off = folder / "state" / "off-B"
+    off.touch()
+    code, told = tuned(*LINES, "--boots", "9")
+    assert (code, told["end"]) == (4, "budget")
+    assert told["lines"]["B"] == {"boots": 0, "confirmed": None, "away": "spark-b2 did not answer in 30 s"}
+    assert not (folder / "state" / "serves-B").exists()
+    off.unlink()
+    code, ended = tuned(*LINES, "--resume")
+    assert (code, ended["end"]) == (0, "done")
+    assert ended["lines"]["B"]["boots"] > 5
+    assert ended["lines"]["B"]["away"] is None
+
+
+def test_no_line_left_pauses_and_goes_on(tuned: Tuned, folder: Path) -> None:
+    """Both are away: the climb pauses with the reason of the last one, exit 3, and nothing is decided."""
+    for line in "AB":
+        (folder / "state" / f"off-{line}").touch()
+    code, told = tuned(*LINES)
+    assert code == 3
+    assert "did not answer" in told["error"]["message"]
+    for line in "AB":
+        (folder / "state" / f"off-{line}").unlink()
+    code, ended = tuned(*LINES, "--resume")
+    assert (code, ended["end"]) == (0, "done")
+    assert all(ended["lines"][line]["boots"] > 5 for line in "AB")
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupt_ends_both_workers(tuned: Tuned, folder: Path, sign: signal.Signals) -> None:
+    """Ctrl-C or a kill in the midst of two boots leaves no process, and what was finished is kept."""
+    main = folder / "main.py"
+    main.write_text(MAIN, encoding="utf-8")
+    root = str(Path(__file__).parents[2])
+    (folder / "state" / "slow").touch()
+    argv = [sys.executable, str(main), "tune", *LINES, "--state", str(folder / "state")]
+    running = subprocess.Popen(
+        argv, env=os.environ | {"PYTHONPATH": root}, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        until = time.monotonic() + 60
+        while len(workers := children(running.pid)) < 2 and time.monotonic() < until:
+            time.sleep(0.1)
+        time.sleep(2)
+        workers = children(running.pid)
+        running.send_signal(sign)
+        running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert len(workers) >= 2
+    until = time.monotonic() + 10
+    while (left := [pid for pid in workers if alive(pid)]) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert left == []
+    assert running.returncode == (3 if sign == signal.SIGINT else -sign)
+    (folder / "state" / "slow").unlink()
+    code, ended = tuned(*LINES, "--resume")
+    assert (code, ended["end"]) == (0, "done")
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that are Python's workers."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(one) for one in listed.read_text().split()] if listed.exists() else []
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be reaped does not."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_plan_over_two_lines_halves_the_hours(tuned: Tuned) -> None:
+    """As many runs of blocks, half the time; the confirmation is made on each line."""
+    _, one = tuned("--line", "A", "--plan")
+    _, both = tuned(*LINES, "--plan")
+    assert both["lines"] == ["A", "B"]
+    assert both["runs"]["most"] == one["runs"]["most"]
+    assert both["expected_boots"] > one["expected_boots"]
+    assert both["hours"] < 0.65 * one["hours"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((*LINES, "--design", "ladder"), "in blocks only"),
+        ((*LINES, "--rule", "seed"), "in blocks only"),
+        ((*LINES, "--calibrate"), "noise of one line"),
+        (("--line", "A", "--line", "A"), "share spark-a0"),
+        ((*LINES, "--line", "A"), "at most 2"),
+        (("--line", "A", "--line", "C"), "line 'C' is not in"),
+        ((*LINES, "--resume"), "no climb of line A"),
+    ],
+)
+def test_what_two_lines_cannot_do_is_said(tuned: Tuned, arguments: tuple[str, ...], words: str) -> None:
+    """Exit 2 with what to do instead, before anything is booted."""
+    code, told = tuned(*arguments)
+    assert code == 2
+    assert words in told["error"]["message"]
+
+
+def test_a_retracted_figure_is_measured_again_on_its_line(tuned: Tuned, folder: Path) -> None:
+    """A bench of line B that is taken back leaves its boot without a figure, and line B makes another."""
+    tuned(*LINES, "--boots", "12")
+    journal = Journal(folder / "state" / "ledger.jsonl")
+    bench = next(row for row in reversed(journal.read().rows) if (row.kind, row.line) == ("bench", "B"))
+    body = retraction(bench.n, why="another client", simulated=False)
+    journal.append("retract", "B", body, "2026-11-30T12:00:00Z")
+    before = [len(one.trials) for one in climbs(journal.read().rows)]
+    _, ended = tuned(*LINES, "--resume")
+    assert ended["end"] == "done"
+    after = [len(one.trials) for one in climbs(journal.read().rows)]
+    assert after[1] > before[1]
+    assert sum(after) == ended["boots"]
