@@ -13,8 +13,8 @@ from study_figures import Row
 from tuner import joint
 from tuner.course import Course
 from tuner.factorial import replay
-from tuner.factorial.plan import plan
-from tuner.noise import pooled
+from tuner.factorial.plan import Plan, plan
+from tuner.noise import Noise, pooled, variances
 from tuner.steps import Boot, Trial
 
 KINDS: tuple[study_line.Kind, ...] = ("mixed", "null")
@@ -25,6 +25,9 @@ FASTER = 1.1
 
 MINUTES = (18.0, 22.0)
 """A boot takes between these; assumed, around the 20 of study_line.yml."""
+
+CALIBRATED = 6
+"""Boots of the base of each line, from which its noise is expected; not counted, as for one line."""
 
 OWN: Literal["two lines"] = "two lines"
 REGIME = "two lines"
@@ -99,10 +102,24 @@ class LinesStudy:
             "regret": 100 * (truth.best - truth.value(accepted)),
         }
 
+    def _calibrated(self, lines: dict[str, study_line.Line]) -> Plan:
+        """Expect of each line's noise what six boots of its base say."""
+        off = np.zeros(len(self.ladder.levers), dtype=bool)
+        noises: list[Noise] = []
+        for regime, line in lines.items():
+            boots: list[np.ndarray] = []
+            while len(boots) < CALIBRATED:
+                drawn = line.logs(off)
+                if isinstance(drawn, np.ndarray):
+                    boots.append(drawn)
+            scatter = dict(zip(self.model.metrics, np.std(boots, axis=0, ddof=1), strict=True))
+            noises.append(replace(self.model.noise(regime), scatter=scatter, boots=CALIBRATED))
+        return replace(self.plan, variances=variances(*noises))
+
     def _together(
         self, lines: dict[str, study_line.Line], random: np.random.Generator, at: int
     ) -> tuple[tuple[str, ...], int, float]:
-        course = Course(design="factorial", rule="proof", seed=at, plan=self.plan, lines=LINES)
+        course = Course(design="factorial", rule="proof", seed=at, plan=self._calibrated(lines), lines=LINES)
         crew = Crew(dict(zip(LINES, lines.values(), strict=True)), random)
         open_left = {lever.id for lever in self.ladder.levers}
         end = joint.climb(

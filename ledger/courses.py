@@ -45,11 +45,13 @@ def _plain(plan: Plan | None) -> Json:
     if plan is None:
         return None
     covariates = {name: list(others) for name, others in plan.covariates.items()}
-    return {**asdict(plan), "shares": dict(plan.shares), "covariates": covariates}
+    whole = {**asdict(plan), "shares": dict(plan.shares), "covariates": covariates}
+    return {key: value for key, value in whole.items() if key != "variances" or plan.variances}
 
 
 def _plan(body: Body) -> Plan:
     shares, covariates = get(body, "shares", mapping), get(body, "covariates", mapping)
+    variances = get(body, "variances", mapping) if "variances" in body else {}
     return Plan(
         arming=_one_of(get(body, "arming", text), get_args(Arming)),
         first=get(body, "first", whole),
@@ -57,6 +59,7 @@ def _plan(body: Body) -> Plan:
         most=get(body, "most", whole),
         shares={name: get(shares, name, number) for name in shares},
         covariates={name: get(covariates, name, texts) for name in covariates},
+        variances={name: get(variances, name, number) for name in variances},
     )
 
 

@@ -49,6 +49,8 @@ class Course:
             )
         if self.lines and (self.plan is None or self.plan.arming != "blocks" or len(self.lines) != LINES):
             raise ValueError(f"lines {', '.join(self.lines)}, wanted {LINES} that climb in blocks, or none")
+        if sorted(self.lines) != list(self.lines):
+            raise ValueError(f"lines {', '.join(self.lines)}, wanted them in the order of their names")
 
 
 def standing(course: Course, ladder: Ladder, history: tuple[Trial, ...]) -> Standing:

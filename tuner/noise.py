@@ -18,6 +18,10 @@ CORRELATION_WEIGHT = 8
 """Between two metrics of a boot: assumed, and weighed like this many boots against what calibration says, since a few boots tell
 little of it."""
 
+VARIANCE_WEIGHT = 5
+"""Calibration boots of each line that weigh as much as the expectation that lines are alike. Ours: the log of a ratio of variances from
+six boots each is known within 0.9, and ratios that are reported of lines spread about as much."""
+
 LEAST_BOOTS = 3
 """Calibration boots from which on they are believed. Ours: three tell a scatter within a factor of two, most of the time."""
 
@@ -93,6 +97,17 @@ def pooled(noises: Sequence[Noise]) -> Noise:
         correlation=fmean(one.correlation for one in noises),
         boots=min(one.boots for one in noises),
     )
+
+
+def variances(first: Noise, second: Noise) -> Mapping[str, float]:
+    """Return by metric how much the variance of the second line is expected to be over that of the first, drawn towards 1."""
+    boots = min(first.boots, second.boots)
+    weight = boots / (boots + VARIANCE_WEIGHT)
+    return {
+        name: (second.scatter[name] / first.scatter[name]) ** (2 * weight)
+        for name in first.scatter
+        if name in second.scatter
+    }
 
 
 def _logs(boots: Sequence[Passes], name: str) -> list[list[float]]:

@@ -1,7 +1,7 @@
 """The course that a climb is given: options of `tune` and what the ledger knows of the line, to design, plan and outlook."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from launcher.recipe import digest
 from ledger import calibrations
@@ -14,7 +14,7 @@ from tuner import workload as workloads
 from tuner.course import Course, Design, Rule
 from tuner.factorial.plan import plan
 from tuner.lever import Ladder
-from tuner.noise import Noise, pooled
+from tuner.noise import Noise, pooled, variances
 from tuner.outlook import BOOT_MINUTES, Outlook, outlook, runs_for
 from tuner.workload import Workload, quantities
 
@@ -66,6 +66,8 @@ def choose(
     minutes = max(pace or BOOT_MINUTES for pace in paces)
     boots = wish.boots if wish.hours is None else max(1, int(wish.hours * 60 * len(lines) / minutes))
     course = _course(rungs, found, wish, boots, tuple(one.line.name for one in lines))
+    if len(lines) > 1 and course.plan:
+        course = replace(course, plan=replace(course.plan, variances=variances(*noises)))
     return Planned(course=course, noise=found, outlook=outlook(rungs, course, found, minutes), boots=boots)
 
 

@@ -162,7 +162,8 @@ def _read(
 ) -> tuple[tuple[Served, ...], Ladder, Workload]:
     path = content.ladder(ladder)
     rungs = edge.read(path, Ladder)
-    lines = tuple(served.choose(session, name, rungs.recipe, None) for name in names or (None,))
+    chosen_lines = (served.choose(session, name, rungs.recipe, None) for name in names or (None,))
+    lines = tuple(sorted(chosen_lines, key=lambda one: one.line.name))
     _demand_apart(lines)
     chosen = lines[0]
     workload = workloads.read(rungs.workload)

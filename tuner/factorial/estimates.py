@@ -98,7 +98,9 @@ def estimate(ladder: Ladder, plan: Plan, trials: tuple[Trial, ...]) -> Estimates
     regression = (
         Regression(whole[:, kept], logs, numbers)
         if len(lines) == 1
-        else PooledRegression(whole[:, kept], logs, numbers, places)
+        else PooledRegression(
+            whole[:, kept], logs, numbers, places, tuple(plan.variances.get(name, 1.0) for name in names)
+        )
     )
     fits = _Fits(
         names=names,

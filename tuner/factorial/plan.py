@@ -5,7 +5,7 @@ Takes a ladder and how noisy its line is (calibration: boots of the base alone);
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -40,7 +40,8 @@ class Plan:
     """Runs of the blocks at the first look, between looks and at most; each primary's share of the error and its covariates.
 
     `arming` says how it is found out whether a lever boots at all: `blocks` by the first block itself, in which every lever
-    is on in one of the first two boots and a broken one is found by halving; `alone` by booting each alone before.
+    is on in one of the first two boots and a broken one is found by halving; `alone` by booting each alone before. `variances` say of a
+    climb over two lines how much noisier the second is expected to be, as a ratio of variances by metric; 1 where nothing is said.
     """
 
     arming: Arming
@@ -49,6 +50,7 @@ class Plan:
     most: int
     shares: Mapping[str, float]
     covariates: Mapping[str, tuple[str, ...]]
+    variances: Mapping[str, float] = field(default_factory=dict)
 
     def is_look(self, runs: int) -> bool:
         """Whether the levers are judged after that many runs of the blocks."""

@@ -4,7 +4,7 @@ Takes a design whose first columns are the lines' means, logs of several metrics
 there; gives for each metric what `tuner.factorial.drift` gives, and how much an effect differs between the lines. The model
 of one metric on line l: y = m_l + X b + e with Cov(e) = s^2 q_l (I + r_l M), q of the first line 1, M as in `drift`; boots of
 different lines share nothing but b. The r and q are taken from a grid where the restricted likelihood is highest, that of q
-times a prior that holds lines for alike.
+times a prior that holds lines for what their calibration says, or for alike.
 
 A line that is noisier than the other tells less of an effect, and so do the boots that its variance is known from: degrees
 of freedom are Satterthwaite's (Biometrics Bulletin 2, 1946), n - p where both lines weigh the same, those of the quiet line alone
@@ -31,7 +31,8 @@ Pair = tuple[int, int]
 
 
 TRUST = math.log(1.5)
-"""How far log q is expected from 0, as the standard deviation of a normal prior: a few boots of luck must not make a line quiet.
+"""How far log q is expected from what the plan says, as the standard deviation of a normal prior: a few boots of luck must not make a
+line quiet.
 Ours: of draws of 32 boots and 12 columns on lines that are alike, |t| passes its 5 % quantile in 11 % without it and in 7 % with it;
 in 6 % where one line is regressed by itself."""
 
@@ -58,7 +59,6 @@ class _Grid:
 
     crosses: Floats
     determinants: Floats
-    prior: Floats
     ratios: tuple[tuple[float, float, float], ...]
 
 
@@ -68,8 +68,10 @@ class PooledRegression:
     The design is the lines' two means, then the columns of interest; all independent.
     """
 
-    def __init__(self, design: Floats, logs: Floats, numbers: Floats, places: Floats) -> None:
-        """Whiten each line once for each ratio, and add up the cross products over the grid."""
+    def __init__(
+        self, design: Floats, logs: Floats, numbers: Floats, places: Floats, expected: tuple[float, ...] = ()
+    ) -> None:
+        """Whiten each line once for each ratio, and add up the cross products over the grid; `expected` is q by metric, 1 by default."""
         self.boots, self.columns = design.shape
         self.metrics = logs.shape[1]
         self.counts: Pair = int((places == 0).sum()), int((places == 1).sum())
@@ -81,6 +83,7 @@ class PooledRegression:
             for line in range(LINES)
         ]
         self._grid = _grid(parts, self.counts)
+        self._priors = [self._prior(q) for q in expected or (1.0,) * self.metrics]
         self._left = self._solve()
 
     def fit(self, metric: int, covariates: tuple[int, ...] = ()) -> Fit:
@@ -126,6 +129,10 @@ class PooledRegression:
         covariance = variance * inverse[np.ix_([column, -1], [column, -1])]
         return _split(mean, apart, covariance, degrees, on, self.counts)
 
+    def _prior(self, expected: float) -> Floats:
+        """Return the log of the prior at every point of the grid, up to a constant."""
+        return np.array([-((math.log(q / expected) / TRUST) ** 2) / 2 for _, _, q in self._grid.ratios])
+
     def _solve(self) -> tuple[Any, Any, Any, Any]:
         """Return inverse, effects, what is left of the metrics and log determinants, at every point of the grid."""
         p, last = self.columns, self.columns + self.metrics
@@ -147,7 +154,7 @@ class PooledRegression:
             theirs, ours = left[:, chosen][:, :, chosen], left[:, chosen, metric][:, :, None]
             squared = squared - (ours.transpose(0, 2, 1) @ np.linalg.solve(theirs, ours))[:, 0, 0]
             determinants = determinants + np.linalg.slogdet(theirs)[1]
-        likelihood = -(spare * np.log(np.maximum(squared, 1e-300)) + determinants) / 2 + self._grid.prior
+        likelihood = -(spare * np.log(np.maximum(squared, 1e-300)) + determinants) / 2 + self._priors[metric]
         at = int(np.argmax(likelihood))
         return at, max(float(squared[at]), 0.0)
 
@@ -201,7 +208,6 @@ def _grid(parts: list[list[tuple[Floats, float]]], counts: tuple[int, ...]) -> _
         determinants=np.array(
             [parts[0][one][1] + parts[1][two][1] + counts[1] * math.log(q) for one, two, q in points]
         ),
-        prior=np.array([-((math.log(q) / TRUST) ** 2) / 2 for _, _, q in points]),
         ratios=tuple((RATIOS[one], RATIOS[two], q) for one, two, q in points),
     )
 
