@@ -4,12 +4,12 @@ A body may say more than this (a bench keeps every request, a boot every finding
 and have its type. Reading is strict: no text for a number, no default for a missing key.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, assert_never, cast, get_args
 
-from ledger import calibrations, courses, foretold, quality, reported
-from ledger.entry import Body, Json, Kind, Row, RowFault
+from ledger import calibrations, courses, foretold, quality, reported, retractions
+from ledger.entry import Body, Json, Kind, RowFault
 from ledger.fields import (
     each,
     flag,
@@ -152,7 +152,7 @@ def check(kind: Kind, body: Body) -> None:  # noqa: C901 - one case a kind reads
         case "note":
             note(body)
         case "retract":
-            retracts(body)
+            retractions.retracts(body)
         case "step":
             step(body)
         case "quality":
@@ -256,21 +256,6 @@ def note(body: Body) -> Ended | None:
         gain=tuple(_effect(name, get(gain, name, mapping)) for name in gain),
         fresh=min((get(get(gain, name, mapping), "n_arm", whole) for name in gain), default=0),
     )
-
-
-def retracts(body: Body) -> int:
-    """Read which row a retraction takes back; it must say why."""
-    get(body, "why", text)
-    return get(body, "retracts", whole)
-
-
-def live(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the rows that count: neither retracted nor a retraction; a retraction may itself be retracted."""
-    gone: set[int] = set()
-    for row in reversed(rows):
-        if row.kind == "retract" and row.n not in gone:
-            gone.add(retracts(row.body))
-    return tuple(row for row in rows if row.n not in gone and row.kind != "retract")
 
 
 def _effect(metric: str, body: Body) -> Effect:

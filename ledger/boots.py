@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ledger import bodies
-from ledger.bodies import live
 from ledger.entry import Body, Row
 from ledger.fields import get, mapping, number_or_null, text
+from ledger.retractions import live
 from tuner.metrics import Metric
 
 

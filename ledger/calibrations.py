@@ -1,6 +1,6 @@
 """Calibration rows: what boots of the base alone showed of a line's noise, and how long a boot of it takes.
 
-Values in, values out; `rows` are those that count, see `ledger.bodies.live`.
+Values in, values out; `rows` are those that count, see `ledger.retractions.live`.
 """
 
 from collections.abc import Mapping, Sequence

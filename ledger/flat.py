@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ledger import bodies
-from ledger.bodies import live
 from ledger.entry import Row
 from ledger.fields import get, text
 from ledger.reported import imported
+from ledger.retractions import live
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

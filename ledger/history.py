@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ledger import absences, bodies
-from ledger.bodies import live
 from ledger.entry import Body, Row
 from ledger.fields import get, mapping, texts
 from ledger.quality import is_run, judged, quality
+from ledger.retractions import live
 from tuner.predicted import KV_TOKENS
 from tuner.steps import Event, Trial
 from tuner.verdict import Verdict

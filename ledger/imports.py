@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger.bodies import live
 from ledger.entry import Body, Json, Row
 from ledger.reported import imported
+from ledger.retractions import live
 from sparkctl.errors import FileFault
 from tuner.results.figures import Figures
 from tuner.results.named import named

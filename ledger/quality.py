@@ -169,7 +169,7 @@ def rows(counted: Sequence[Row], *, battery_digest: str, simulated: bool) -> tup
     """Return every quality row of a battery with what it says, oldest first; practice and real lines apart.
 
     Args:
-        counted: the rows that count, see `ledger.bodies.live`.
+        counted: the rows that count, see `ledger.retractions.live`.
         battery_digest: of the battery that was asked whole.
         simulated: whether those of practice lines are wanted, or those of real ones.
 

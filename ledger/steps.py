@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ledger import bodies
-from ledger.bodies import live
 from ledger.entry import Row
+from ledger.retractions import live
 
 CLEARED = "down"
 """Stage of the step that `down` writes when it has cleared a boot that was broken off."""

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ledger import bodies
-from ledger.bodies import live
+from ledger import bodies, retractions
 from ledger.entry import Row
 from ledger.fields import get, text
 from ledger.history import Climb
 from ledger.quality import is_run, quality
 from ledger.reported import Import, imported
+from ledger.retractions import live
 from sparkctl.units import percent
 from tuner.verdict import Outcome
 
@@ -151,7 +151,7 @@ def _about(row: Row) -> str:  # noqa: PLR0911 - one return a kind reads as the t
             role = "" if one.role == "run" else f" ({one.role})"
             return f"{one.quality}{role} {one.fingerprint.boot}: {one.verdict}: {one.why}"
         case "retract":
-            return f"row {bodies.retracts(row.body)}: {row.body['why']}"
+            return f"row {retractions.retracts(row.body)}: {row.body['why']}"
         case "note":
             end = bodies.note(row.body)
             return f"climb {end.climb} ended with {_stack(end.stack)}" if end else _words(row)

@@ -71,6 +71,25 @@ def quality(name: str) -> Path:
     return _named(name, "recipes/quality", "battery")
 
 
+def history(name: str) -> Path:
+    """Return the file of others' figures that `name` means: a path, else `recipes/history/<name>.csv`."""
+    if "/" in name or name.endswith((".csv", ".json")):
+        return Path(name)
+    path = root() / "recipes" / "history" / f"{name}.csv"
+    if path.is_file() or Path(name).exists():
+        return path if path.is_file() else Path(name)
+    known = histories()
+    raise FileFault(
+        f"history {name!r} is not one that ships with sparkctl: {', '.join(known)}{nearest(name, known)}",
+        hint="name one of these, or give a path to a CSV file or a bench result of your own",
+    )
+
+
+def histories() -> tuple[str, ...]:
+    """Return the names of the files of others' figures that ship."""
+    return tuple(sorted(found.stem for found in (root() / "recipes" / "history").glob("*.csv")))
+
+
 def image(name: str) -> Path:
     """Return the manifest that `name` means: a path if it looks like one, else `images/<name>/image.yml`."""
     if "/" in name or name.endswith((".yml", ".yaml")):

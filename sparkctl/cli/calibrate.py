@@ -2,8 +2,8 @@
 
 from launcher import plan as plans
 from ledger import calibrations
-from ledger.bodies import live
 from ledger.journal import Journal
+from ledger.retractions import live
 from sparkctl import ansible, edge
 from sparkctl.cli import course
 from sparkctl.cli.hold import hold

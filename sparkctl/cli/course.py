@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from launcher.recipe import digest
 from ledger import calibrations
-from ledger.bodies import live
+from ledger.retractions import live
 from sparkctl.cli.recorded import read
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import Session

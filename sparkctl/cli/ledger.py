@@ -1,7 +1,6 @@
 """`sparkctl ledger`: list, show and verify what was recorded, and import what others reported; compare and drift stand beside it."""
 
 import re
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -119,17 +118,18 @@ def verify(session: Session) -> int:
 def import_file(
     session: Session,
     file: Annotated[
-        Path | None,
+        str,
         typer.Argument(
-            help="A public ladder as CSV, or a bench result of another tool; default: the ladder that ships with sparkctl."
+            metavar="FILE",
+            help="Figures of others: public_ladder or v41bench_speedrun, which ship; a CSV file; a bench result of another tool.",
         ),
-    ] = None,
+    ] = "public_ladder",
     source: Annotated[
         str | None, typer.Option("--source", help="Whose bench result that is and where it was published.")
     ] = None,
 ) -> int:
     """Take others' figures in as reported rows: never a verdict of ours."""
-    path = file or content.root() / "recipes" / "history" / "public_ladder.csv"
+    path = content.history(file)
     if path.suffix == ".json":
         if not source:
             raise UsageFault(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ledger import bodies
+from ledger import retractions
 from ledger.entry import Body, Row
 from ledger.fields import mapping
 from ledger.journal import Journal
@@ -104,7 +104,7 @@ class Ground:
 
 def ground(session: Session, battery: Battery) -> Ground:
     """Read what the ledger knows of a battery."""
-    counted = bodies.live(read(session).rows)
+    counted = retractions.live(read(session).rows)
     found = rows(counted, battery_digest=digest(battery), simulated=session.simulated)
     return Ground(found=found, store=Texts.beside(session.ledger_path), digest=digest(battery))
 

@@ -1,7 +1,7 @@
 """`sparkctl tune --judge-only`: what this method makes of the reported rows in the ledger; boots nothing."""
 
-from ledger.bodies import live
 from ledger.reported import Reported, imported
+from ledger.retractions import live
 from sparkctl import edge
 from sparkctl.cli.recorded import read
 from sparkctl.cli.session import Session

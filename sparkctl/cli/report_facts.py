@@ -11,10 +11,10 @@ from launcher.overlay import overlay
 from launcher.recipe import Recipe
 from ledger import bodies
 from ledger.best import Best, best
-from ledger.bodies import live
 from ledger.entry import Row
 from ledger.fields import get, mapping, number_or_null
 from ledger.page.facts import Ceiling, Facts, Part, Standing
+from ledger.retractions import live
 from sparkctl import content
 from sparkctl.cli import presets
 from sparkctl.cli.served import read_recipe

@@ -90,6 +90,28 @@ def test_figures_of_others_prove_nothing_by_themselves(
     assert all(one["boots"] >= 6 for one in rows)
 
 
+def test_v41bench_results_of_others_are_judged_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run of eleven boots by v41bench: each row against what it was tried on, all left open, a loss as well as a gain."""
+    assert cli.run(["ledger", "import", "v41bench_speedrun", "--state", str(folder / ".sparkctl")]) == 0
+    capsys.readouterr()
+    assert cli.run(["tune", "--judge-only", "--json"]) == 4
+    rows = {one["reading"]["row"]: one for one in json.loads(capsys.readouterr().out)["rows"]}
+    assert len(rows) == 10
+    assert rows["e01-nccl-ch8"]["against"] == "00-baseline"
+    assert rows["e03-b12x"]["against"] == rows["e19-roce"]["against"] == "e02-ch8-fast"
+    assert rows["b1-idxsplit"]["against"] == "b1-best"
+    assert rows["e01-nccl-ch8"]["ratios"]["c6_agg_tok_s"] == pytest.approx(184.21 / 167.68)
+    assert (rows["e05-k10"]["seed_rule"], rows["e01-nccl-ch8"]["seed_rule"]) == ("reject", "accept")
+    assert all(one["boots"] >= 2 for one in rows.values())
+
+
+def test_a_history_that_does_not_ship_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With those that do."""
+    assert cli.run(["ledger", "import", "public_lader", "--state", str(folder / ".sparkctl")]) == 2
+    told = capsys.readouterr().err
+    assert "public_ladder, v41bench_speedrun" in told
+
+
 def test_a_plan_rests_on_the_calibration_of_the_line(planned: Planned, folder: Path) -> None:
     """Three boots of the base on the same grounds replace what others report; those of another recipe do not."""
     before = planned("--ladder", "quick")["noise"]

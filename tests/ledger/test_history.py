@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.bodies import live
 from ledger.history import climbs, last_climb
+from ledger.retractions import live
 
 if TYPE_CHECKING:
     from conftest import Story
