@@ -1,4 +1,4 @@
-"""Two simulated lines that climb one ladder together: their noise is of two regimes, their base differs, and so do their boots' times.
+"""Two simulated lines that climb one ladder together: alike, or with noise of two regimes; their base differs, and so do their boots' times.
 
 The levers do the same on both. Beside them stands each line alone, with as many runs of blocks as the two have together.
 """
@@ -19,7 +19,9 @@ from tuner.steps import Boot, Trial
 
 KINDS: tuple[study_line.Kind, ...] = ("mixed", "null")
 LINES = ("A", "B")
-REGIMES = ("disciplined", "field")
+PAIRS = {"alike": ("disciplined", "disciplined"), "unlike": ("disciplined", "field")}
+"""The regimes of the two lines."""
+
 FASTER = 1.1
 """How much faster the second line is, whatever is on: another base."""
 
@@ -30,7 +32,6 @@ CALIBRATED = 6
 """Boots of the base of each line, from which its noise is expected; not counted, as for one line."""
 
 OWN: Literal["two lines"] = "two lines"
-REGIME = "two lines"
 
 
 class Crew:
@@ -55,36 +56,34 @@ class Crew:
 class LinesStudy:
     """Draws ladders, and has them climbed by two lines together and by each alone."""
 
-    def __init__(self, model: study_line.Model, seed: int, error: float) -> None:
+    def __init__(self, model: study_line.Model, seed: int, error: float, pair: str) -> None:
         """Plan for what boots of both lines tell together."""
-        self.models = {
-            "disciplined": model,
-            "field": replace(model, base=tuple(FASTER * value for value in model.base)),
-        }
-        self.model, self.seed, self.regime = model, seed, REGIME
+        self.regimes = PAIRS[pair]
+        self.models = (model, replace(model, base=tuple(FASTER * value for value in model.base)))
+        self.model, self.seed, self.regime = model, seed, f"two lines, {pair}"
         self.ladder = model.ladder(error)
-        self.plan = plan(self.ladder, pooled([model.noise(regime) for regime in REGIMES]))
+        self.plan = plan(self.ladder, pooled([model.noise(regime) for regime in self.regimes]))
         self.alone = {
             f"one line, {regime}": plan(self.ladder, model.noise(regime), self.plan.most)
-            for regime in REGIMES
+            for regime in self.regimes
         }
         self.rivals = self.alone
-        self.name = f"{seed} {model.extension.about}, two lines, {error}, {self.plan.most} runs"
+        self.name = f"{seed} {model.extension.about}, {self.regime}, {error}, {self.plan.most} runs"
 
     def row(self, method: str, kind: study_line.Kind, at: int) -> Row:
         """Climb one ladder by one method; the ladder depends on seed, kind and number alone."""
         place = (self.seed, KINDS.index(kind), at)
         truth = study_line.draw_truth(self.model, kind, np.random.default_rng(place))
         lines = {
-            regime: study_line.Line(
-                self.models[regime], regime, truth, np.random.default_rng((*place, 1 + number))
-            )
-            for number, regime in enumerate(REGIMES)
+            line: study_line.Line(one, regime, truth, np.random.default_rng((*place, 1 + number)))
+            for number, (line, one, regime) in enumerate(zip(LINES, self.models, self.regimes, strict=True))
         }
         if method == OWN:
             stack, boots, hours = self._together(lines, np.random.default_rng((*place, 9)), at)
         else:
-            stack, boots, hours = self._alone(lines[method.rpartition(" ")[2]], method, at)
+            stack, boots, hours = self._alone(
+                lines[LINES[self.regimes.index(method.rpartition(" ")[2])]], method, at
+            )
         accepted = np.array([lever.id in stack for lever in self.ladder.levers])
         gains = np.array(truth.gains)
         good = zip(gains, truth.where, truth.costly, accepted, strict=True)
@@ -106,7 +105,7 @@ class LinesStudy:
         """Expect of each line's noise what six boots of its base say."""
         off = np.zeros(len(self.ladder.levers), dtype=bool)
         noises: list[Noise] = []
-        for regime, line in lines.items():
+        for line, regime in zip(lines.values(), self.regimes, strict=True):
             boots: list[np.ndarray] = []
             while len(boots) < CALIBRATED:
                 drawn = line.logs(off)
@@ -120,7 +119,7 @@ class LinesStudy:
         self, lines: dict[str, study_line.Line], random: np.random.Generator, at: int
     ) -> tuple[tuple[str, ...], int, float]:
         course = Course(design="factorial", rule="proof", seed=at, plan=self._calibrated(lines), lines=LINES)
-        crew = Crew(dict(zip(LINES, lines.values(), strict=True)), random)
+        crew = Crew(lines, random)
         open_left = {lever.id for lever in self.ladder.levers}
         end = joint.climb(
             self.ladder,

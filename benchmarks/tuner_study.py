@@ -3,12 +3,12 @@
     python benchmarks/tuner_study.py --ladders 60 --null-ladders 60 --json
     python benchmarks/tuner_study.py --ladders 2000 --null-ladders 2000 --resume rows.jsonl --shard 1/4
     python benchmarks/tuner_study.py --ladders 400 --rivals --plots FOLDER
-    python benchmarks/tuner_study.py --ladders 400 --null-ladders 400 --lines
+    python benchmarks/tuner_study.py --ladders 400 --null-ladders 400 --lines unlike
 
 Everything is a simulation on the line of study_line.yml; nothing was measured. Seeds `design` are those the method was tuned
 on, `result` (the default) those of the published figures. A shard does every Nth ladder; with --resume each ladder is kept
 as a line of FILE, those there are not done again, and the figures are of all of FILE. --rivals adds other rules on the same
-lines. --lines has two unlike lines climb together instead, beside each of them alone with as many runs. Prints tables, or one JSON
+lines. --lines has two lines climb together instead, alike or not, beside each of them alone with as many runs. Prints tables, or one JSON
 document.
 """
 
@@ -147,7 +147,7 @@ def main() -> None:
 
 def _studies(model: study_line.Model, seed: int, chosen: argparse.Namespace) -> Iterator[Study | LinesStudy]:
     if chosen.lines:
-        yield LinesStudy(model, seed, ERROR)
+        yield LinesStudy(model, seed, ERROR, chosen.lines)
         return
     for regime in (chosen.regime,) if chosen.regime else tuple(model.regimes):
         yield Study(model, regime, seed, chosen.arming)
@@ -203,7 +203,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--ladders", type=int, default=60, help="mixed ladders")
     parser.add_argument("--null-ladders", type=int, default=0, help="ladders of useless levers")
     parser.add_argument("--regime", choices=("disciplined", "field"), help="one of the two; both by default")
-    parser.add_argument("--lines", action="store_true", help="two unlike lines together, and each alone")
+    parser.add_argument(
+        "--lines", choices=tuple(study_lines.PAIRS), help="two lines together, and each alone"
+    )
     parser.add_argument("--rivals", action="store_true", help="other rules on the same lines")
     parser.add_argument("--seeds", choices=tuple(SEEDS), default="result")
     parser.add_argument("--arming", choices=("blocks", "alone"), default="blocks")
@@ -216,7 +218,7 @@ def _arguments() -> argparse.Namespace:
     if chosen.plots and not chosen.plots.is_dir():
         parser.error(f"--plots {chosen.plots} is no folder")
     if chosen.lines and (chosen.regime or chosen.rivals or chosen.plots):
-        parser.error("--lines takes both regimes, and neither --rivals nor --plots")
+        parser.error("--lines names its regimes itself, and takes neither --rivals nor --plots")
     if chosen.ladders < 1 or chosen.null_ladders < 0:
         parser.error("wanted at least one ladder")
     return chosen
