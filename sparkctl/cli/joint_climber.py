@@ -87,6 +87,10 @@ def _note(log: Logbook, event: Event | Verdict) -> None:
         log.judged(event)
     elif not isinstance(event, Trial):
         log.absent(event)
+        others = " and ".join(one.line.name for one in log.lines if one.line.name != event.line)
+        log.session.console.say(
+            f"line {others} goes on by the same plan; what is left takes about twice the time, or proves less within a budget"
+        )
 
 
 def _end(log: Logbook, ended: Joint, crew: Crew) -> None:
