@@ -106,6 +106,7 @@ def test_two_lines_climb_at_once_and_both_serve_what_won(tuned: Tuned, folder: P
     )
 
 
+@pytest.mark.full
 def test_an_ended_climb_is_told_again_and_a_line_of_it_is_not_resumed_alone(
     tuned: Tuned, folder: Path
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_line_whose_nodes_are_away_leaves_and_comes_back(tuned: Tuned, folder:
     assert ended["lines"]["B"]["away"] is None
 
 
+@pytest.mark.full
 def test_no_line_left_pauses_and_goes_on(tuned: Tuned, folder: Path) -> None:
     """Both are away: the climb pauses with the reason of the last one, exit 3, and nothing is decided."""
     for line in "AB":
@@ -152,7 +154,7 @@ def test_no_line_left_pauses_and_goes_on(tuned: Tuned, folder: Path) -> None:
     assert all(ended["lines"][line]["boots"] > 5 for line in "AB")
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("sign", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.full)])
 def test_an_interrupt_ends_both_workers(tuned: Tuned, folder: Path, sign: signal.Signals) -> None:
     """Ctrl-C or a kill in the midst of two boots leaves no process, and what was finished is kept."""
     main = folder / "main.py"
@@ -164,10 +166,10 @@ def test_an_interrupt_ends_both_workers(tuned: Tuned, folder: Path, sign: signal
         argv, env=os.environ | {"PYTHONPATH": root}, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while len(workers := children(running.pid)) < 2 and time.monotonic() < until:
             time.sleep(0.1)
-        time.sleep(2)
+        time.sleep(4)
         workers = children(running.pid)
         running.send_signal(sign)
         running.communicate(timeout=60)
@@ -225,6 +227,7 @@ def test_what_two_lines_cannot_do_is_said(tuned: Tuned, arguments: tuple[str, ..
     assert words in told["error"]["message"]
 
 
+@pytest.mark.full
 def test_a_retracted_figure_is_measured_again_on_its_line(tuned: Tuned, folder: Path) -> None:
     """A bench of line B that is taken back leaves its boot without a figure, and line B makes another."""
     tuned(*LINES, "--boots", "12")
