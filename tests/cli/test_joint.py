@@ -3,8 +3,10 @@
 The boots are drawn (tests/cli/drawn_worker.py); everything else is the program.
 """
 
+import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -42,13 +44,18 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with an inventory of two lines, and the drawn worker in place of the real one."""
+    """A working folder with an inventory of two lines, and the drawn worker in place of the real one.
+
+    Its addresses are the test's own: a line is held by the addresses of its nodes, over all processes of this machine.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SPARKCTL_INVENTORY", raising=False)
+    own = hashlib.sha256(str(tmp_path).encode()).digest()
     example = (Path(__file__).parents[2] / "inventory.example.yml").read_text(encoding="utf-8")
+    example = example.replace("192.0.2.", f"198.{18 + own[0] % 2}.{own[1]}.")
     first = example[example.index("    line_a:") :]
-    second = first.replace("line_a", "line_b").replace("spark-a", "spark-b").replace("192.0.2.", "192.0.2.1")
-    second = second.replace("10.10.", "10.20.")
+    second = first.replace("line_a", "line_b").replace("spark-a", "spark-b").replace("10.10.", "10.20.")
+    second = re.sub(r"(198\.\d+\.\d+)\.", r"\1.1", second)
     (tmp_path / "inventory.yml").write_text(f"{example}\n{second}", encoding="utf-8")
     (tmp_path / "state").mkdir()
     monkeypatch.setattr(joint_climber, "Measurer", DrawnWorker)
