@@ -5,7 +5,7 @@ again; start workers, then the head; wait; ask. All checks come before any teard
 ready leaves no rank running.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
@@ -23,7 +23,7 @@ from launcher.needs import needs
 from launcher.outcome import Outcome
 from launcher.plan import Boot, Plan, Progress, Report, Stage, State
 from launcher.recipe import Recipe
-from sparkctl import __version__, ansible
+from sparkctl import __version__, ansible, interrupts
 from sparkctl.ansible import Answer
 from sparkctl.clock import Clock
 from sparkctl.errors import Interrupted, SparkctlError, Unclear
@@ -105,7 +105,7 @@ class _Ritual:
         self._tell("check", "began")
         return collect.collect(
             self._context(probes.requested()),
-            lambda answer: self._tell("check", "tells", ansible.describe(answer)),
+            lambda answer: self._tell_of("check", answer),
         )
 
     def _settle(self, first: Bundle) -> Boot | None:
@@ -126,7 +126,7 @@ class _Ritual:
             "boot",
             self.plan.line,
             variables,
-            report=lambda one: self._tell("settle", "tells", ansible.describe(one)),
+            report=lambda one: self._tell_of("settle", one),
         )
         for change in applying.told((one.host, one.result) for one in answers):
             self._tell("settle", "changes", change)
@@ -192,9 +192,9 @@ class _Ritual:
         )
 
     def _telling(self, stage: Stage) -> launch.Report:
-        return lambda text: self._tell(stage, "tells", text)
+        return lambda text, nodes=None: self._tell(stage, "tells", text, nodes)
 
-    def _warning(self, stage: Stage) -> launch.Report:
+    def _warning(self, stage: Stage) -> Callable[[str], None]:
         return lambda text: self._tell(stage, "warns", text)
 
     def _reserve(self) -> None:
@@ -223,7 +223,7 @@ class _Ritual:
     def _stopped(self, outcome: Outcome) -> Outcome:
         """Stop every rank; when that fails too, say so beside the first fault."""
         self._tell("stop", "began")
-        left = launch.stop(self.plan.line, lambda text: self._tell("stop", "tells", text))
+        left = launch.stop(self.plan.line, self._telling("stop"))
         self._tell("stop", "failed" if left.fault else "done", left.fault)
         if not left.fault:
             return outcome
@@ -266,7 +266,7 @@ class _Ritual:
         """
         if fault is None:
             return
-        with ansible.uninterrupted():
+        with interrupts.uninterrupted():
             self._tell_if_heard("warns", f"broken off: stopping line {self.plan.line.name} on every node")
             launch.stop(self.plan.line, lambda _: None)
             self.clock.sleep(self.plan.recipe.ready.poll_s)
@@ -286,8 +286,15 @@ class _Ritual:
         with suppress(SparkctlError, OSError):
             self._tell("stop", state, detail)
 
-    def _tell(self, stage: Stage, state: State, detail: str = "") -> None:
-        self.report(Progress(stage=stage, state=state, detail=detail, seconds=self._seconds()))
+    def _tell_of(self, stage: Stage, answer: Answer) -> None:
+        if said := ansible.describe(answer):
+            self._tell(stage, "tells", said, {answer.host: answer.task})
+
+    def _tell(
+        self, stage: Stage, state: State, detail: str = "", nodes: Mapping[str, str] | None = None
+    ) -> None:
+        now = Progress(stage=stage, state=state, detail=detail, seconds=self._seconds(), nodes=nodes or {})
+        self.report(now)
 
     def _seconds(self) -> float:
         return self.clock.monotonic_s() - self.began

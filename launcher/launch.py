@@ -15,7 +15,7 @@ from launcher.command import RankCommand
 from launcher.guard import Guard
 from launcher.outcome import Outcome
 from launcher.recipe import Recipe
-from launcher.waiting import Waiting, guarded
+from launcher.waiting import Report, Waiting, guarded
 from launcher.watch import Watch
 from sparkctl import ansible, key
 from sparkctl.ansible import Answer
@@ -24,8 +24,6 @@ from sparkctl.line import Line
 from sparkctl.shell import Shell
 
 __all__ = ["Outcome", "Report", "start", "stop", "stop_variables", "wait_ready"]
-
-Report = Callable[[str], None]
 
 
 def start(
@@ -41,7 +39,8 @@ def start(
     """
 
     def tell(answer: Answer) -> None:
-        report(ansible.describe(answer))
+        if said := ansible.describe(answer):
+            report(said, {answer.host: answer.task})
         if guard:
             guard.tell()
 
@@ -66,7 +65,7 @@ def _secrets(line: Line, commands: tuple[RankCommand, ...]) -> dict[str, dict[st
     return {node: variables for node, variables in found.items() if variables}
 
 
-def stop(line: Line, report: Report) -> Outcome:
+def stop(line: Line, report: Callable[[str], None]) -> Outcome:
     """Stop the head, then the workers, and prove that no container of the line is left on any node."""
     answers = ansible.run(
         "stop", line, stop_variables(line), report=lambda answer: report(ansible.describe(answer))

@@ -38,6 +38,8 @@ class Progress:
     state: State
     detail: str = ""
     seconds: float = 0.0
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """What single nodes do, where that is known of each."""
 
 
 Report = Callable[[Progress], None]

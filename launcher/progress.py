@@ -265,5 +265,10 @@ def describe(ranks: tuple[RankProgress, ...]) -> str:
     return ", ".join(f"{rank.node} {text}" for rank, text in zip(ranks, doing, strict=True))
 
 
+def by_node(ranks: tuple[RankProgress, ...]) -> dict[str, str]:
+    """Say it for each node, as `describe` does for all."""
+    return {rank.node: _doing(rank) for rank in ranks}
+
+
 def _doing(rank: RankProgress) -> str:
     return rank.stage if rank.share is None else f"{rank.stage} ({rank.share:.0%})"

@@ -5,9 +5,9 @@ that falls silent is named with its stage; a node that cannot be asked ends the 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from launcher import api, asking, ending, progress, proving, tails
 from launcher.api import Seen
@@ -23,7 +23,13 @@ from sparkctl.clock import Clock
 from sparkctl.line import Line
 from sparkctl.shell import Shell
 
-Report = Callable[[str], None]
+
+class Report(Protocol):
+    """Is told in a few words what the line does, and by node where each does something of its own."""
+
+    def __call__(self, text: str, /, nodes: Mapping[str, str] | None = None) -> None:
+        """Tell it."""
+
 
 _GRACE_S = 3
 """Between SIGTERM and SIGKILL for ranks that outlive one that ended: they wait for it and have nothing to save. Ours."""
@@ -87,7 +93,8 @@ class Waiting:
         stuck = self.watch.stuck(moved, self.recipe.ready.silence_s)
         if stuck:
             return _stuck(self.shell, self.commands, stuck, seen, self.line)
-        self.report(progress.describe(self.watch.ranks()))
+        ranks = self.watch.ranks()
+        self.report(progress.describe(ranks), progress.by_node(ranks))
         return None
 
     def _prove(self) -> Outcome | None:

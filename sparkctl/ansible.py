@@ -11,15 +11,14 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from sparkctl import content, unreachable
+from sparkctl import content, interrupts, unreachable
 from sparkctl.errors import Interrupted, Unclear
 from sparkctl.line import Line
 
@@ -102,7 +101,7 @@ def _play(
 
     with (
         tempfile.TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-") as folder,
-        _interruption() as interrupted,
+        interrupts.noted() as interrupted,
     ):
         _write_variables(Path(folder), variables)
         environment = _environment(line) | {_MARK: uuid.uuid4().hex}
@@ -257,40 +256,3 @@ def _end_marked(name: str, value: str) -> int:
                 os.kill(int(entry.name), signal.SIGKILL)
                 ended += 1
     return ended
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM for the block: for the clean-up that an interrupt asked for."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {name: signal.signal(name, signal.SIG_IGN) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
-
-
-@contextmanager
-def _interruption() -> Iterator[threading.Event]:
-    """Turn SIGINT, SIGTERM and SIGHUP into an event while Ansible runs, so that it ends its children before we go on.
-
-    Note: ansible-runner would install its own handlers and leave them behind; a cancel callback of ours prevents it.
-    """
-    event = threading.Event()
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):
-        yield event
-        return
-    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {name: signal.signal(name, lambda *_: event.set()) for name in names}
-    try:
-        yield event
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)

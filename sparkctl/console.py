@@ -9,17 +9,16 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from sparkctl.errors import SparkctlError
-from sparkctl.units import duration
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
-    from rich.progress import Progress
+    from rich.console import RenderableType
 
 # Wide enough for a table of findings where no terminal gives a width.
 _PLAIN_WIDTH = 140
@@ -47,13 +46,15 @@ class Console:
     quiet: bool = False
     verbose: bool = False
     color: bool = True
-    _shown: "Progress | None" = field(default=None, init=False)
+    _shown: "RichConsole | None" = field(default=None, init=False)
+    """On which something moves at its foot; what is told goes above it."""
+    _hears: Callable[[str], None] | None = field(default=None, init=False)
+    """Who is told what is going on now."""
 
     def say(self, text: str) -> None:
         """Tell something on stderr; `--quiet` silences it."""
         if not self.quiet:
-            on = self._shown.console if self._shown else self._on(sys.stderr)
-            on.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._beside().print(text, markup=False, highlight=False, soft_wrap=True)
 
     def detail(self, text: str) -> None:
         """Tell something on stderr under `--verbose` only."""
@@ -62,7 +63,7 @@ class Console:
 
     def warn(self, text: str) -> None:
         """Tell something on stderr that even `--quiet` must not hide."""
-        self._on(sys.stderr).print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
+        self._beside().print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
 
     def show(self, text: str) -> None:
         """Print text as data; under `--json` the document says it instead."""
@@ -108,39 +109,65 @@ class Console:
     def work(self, title: str) -> Iterator[None]:
         """Show what is going on and since when, until the block ends: on a terminal; nothing elsewhere."""
         on = self._on(sys.stderr)
-        if self.quiet or not on.is_terminal or self._shown:
+        if self.quiet or not on.is_terminal or self._hears:
             yield
             return
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
         with Progress(*columns, console=on, transient=True) as shown:
-            self._shown = shown
-            shown.add_task(title, total=None)
-            try:
+            task = shown.add_task(title, total=None)
+            with self._above(on, lambda text: shown.update(task, description=text)):
                 yield
-            finally:
-                self._shown = None
+
+    @contextmanager
+    def live(self, view: "Callable[[], RenderableType]", hear: Callable[[str], None]) -> Iterator[None]:
+        """Keep a view at the foot of the terminal until the block ends, and hand `progress` to `hear`; elsewhere nothing is kept."""
+        on = self._on(sys.stderr)
+        if self.quiet or not on.is_terminal or on.is_dumb_terminal:
+            with self._above(None, hear):
+                yield
+            return
+        from rich.live import Live  # noqa: PLC0415  # only when a view is shown
+
+        with (
+            Live(
+                get_renderable=view,
+                console=on,
+                transient=True,
+                refresh_per_second=2,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            ),
+            self._above(on, hear),
+        ):
+            yield
+
+    @property
+    def is_live(self) -> bool:
+        """Whether something moves on the terminal that shows what is going on."""
+        return self._shown is not None
 
     def progress(self, text: str) -> None:
         """Say what is going on now; without a terminal only `--verbose` prints it."""
         if not text:
             return
-        if self._shown:
-            self._shown.update(self._shown.task_ids[0], description=text)
+        if self._hears:
+            self._hears(text)
         else:
             self.detail(text)
 
-    def step(self, text: str) -> None:
-        """Say what begins now, and count its time from here."""
-        if self._shown:
-            self._shown.reset(self._shown.task_ids[0], description=text)
-        else:
-            self.detail(text)
+    @contextmanager
+    def _above(self, shown: "RichConsole | None", hears: Callable[[str], None]) -> Iterator[None]:
+        before = self._shown, self._hears
+        self._shown, self._hears = shown, hears
+        try:
+            yield
+        finally:
+            self._shown, self._hears = before
 
-    def stage(self, text: str, seconds: float) -> None:
-        """Tell that a stage ended and how long it took."""
-        self.say(f"{text:<60} {duration(seconds):>12}")
+    def _beside(self) -> "RichConsole":
+        return self._shown or self._on(sys.stderr)
 
     def _on(self, stream: TextIO | None) -> "RichConsole":
         from rich.console import Console as RichConsole  # noqa: PLC0415  # 0.05 s that --help must not pay

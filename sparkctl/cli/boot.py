@@ -9,11 +9,11 @@ import typer
 from launcher.capacity import MARGIN_GIB
 from launcher.plan import Boot, Plan
 from sparkctl import ansible, edge
-from sparkctl.cli import kept, memory_table, served
+from sparkctl.cli import kept, memory_table, served, usual
 from sparkctl.cli.boot_plan import show_plan
 from sparkctl.cli.check import show_findings
 from sparkctl.cli.hold import hold
-from sparkctl.cli.recorded_boot import boot_and_record, stage_teller
+from sparkctl.cli.recorded_boot import boot_and_record
 from sparkctl.cli.resume import demand_no_streak, resumed
 from sparkctl.cli.session import (
     LineOption,
@@ -25,7 +25,9 @@ from sparkctl.cli.session import (
     practise,
     verb,
 )
+from sparkctl.cli.watch import EventsOption, NotifyOption, Teller, watching
 from sparkctl.errors import UsageFault
+from sparkctl.live.event import Began, Booting, Ended, Outcome
 from sparkctl.units import duration, gib, times
 
 
@@ -54,6 +56,8 @@ def boot(
         typer.Option("--accept", metavar="GATE", help="Boot although this gate fails or cannot be judged."),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Boot although the last two boots failed.")] = False,
+    events: EventsOption = None,
+    notify: NotifyOption = None,
 ) -> int:
     """Run the ritual and launch; ready means answered sensibly."""
     if plan and resume:
@@ -74,14 +78,41 @@ def boot(
     )
     if plan:
         return show_plan(session, ready)
-    with hold(chosen.line), session.console.work(f"booting line {chosen.line.name}"):
+    with (
+        hold(chosen.line),
+        watching(session.console, session.clock, stages=True, events=events, notify=notify) as watch,
+        (teller := Teller(watch=watch, line=chosen.line.name)).work(_began(session, ready)),
+    ):
         ansible.end_orphans(chosen.line)
         if resume:
             ready = resumed(session, ready)
         elif not again:
             demand_no_streak(session, chosen.line)
-        ended = boot_and_record(session, ready, stage_teller(session.console))
+        teller.tell(Booting(boot=ready.boot, number=1, on=(), reason=""))
+        ended = boot_and_record(session, ready, teller.boot())
+        teller.tell(_ended(ended))
     return _show_boot(session, ready, ended)
+
+
+def _began(session: Session, plan: Plan) -> Began:
+    """Say what begins, and how long it usually takes."""
+    boot_s, origin = usual.boot_s(session, plan.line.name, benched=False)
+    return Began(
+        verb="boot",
+        what=f"boot of {plan.recipe.name}",
+        simulated=session.simulated,
+        pace=session.pace or 1.0,
+        expected=1,
+        boot_s=boot_s,
+        origin=origin,
+    )
+
+
+def _ended(booted: Boot) -> Ended:
+    """Say how it ended: what a gate or a node keeps from booting is for the owner to cure."""
+    why = ": ".join(filter(None, (booted.node, booted.why)))
+    came: Outcome = "done" if booted.ok else "failed" if booted.blames_what_was_booted else "needs-you"
+    return Ended(outcome=came, why=why or "ready", hint=booted.hint)
 
 
 def _show_boot(session: Session, plan: Plan, ended: Boot) -> int:

@@ -4,13 +4,17 @@ from dataclasses import dataclass
 
 from ledger.history import Climb as PastClimb
 from ledger.history import last_climb, told
+from sparkctl.cli import told_climb
 from sparkctl.cli.course import Planned
 from sparkctl.cli.logbook import Logbook
 from sparkctl.cli.measurer import Measurer
+from sparkctl.cli.patience import PROMISE, patient
 from sparkctl.cli.recorded import read
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import Session
+from sparkctl.cli.watch import Watch
 from sparkctl.errors import UsageFault
+from sparkctl.live.event import Stopping
 from tuner.climb import Climb, Event, climb
 from tuner.course import standing
 from tuner.lever import Ladder
@@ -40,6 +44,7 @@ def run(
     *,
     planned: Planned | None,
     limit: Limit,
+    watch: Watch,
 ) -> Climb:
     """Climb to the end, to the limit, or until the base fails; without a plan, from the line's last climb's boots.
 
@@ -52,15 +57,22 @@ def run(
     else:
         past = _past(session, log, chosen)
         log.climb, course = past.id, past.plan.course
-    work = Measurer(session=session, served=chosen, ladder=rungs, workload=workload, climb=log.climb)
+    work = Measurer(
+        session=session, served=chosen, ladder=rungs, workload=workload, climb=log.climb, watch=watch
+    )
+    teller = work.teller
     trials = past.trials if past else ()
     began = session.clock.monotonic_s()
 
     def note(event: Event) -> None:
         if isinstance(event, Verdict):  # boots were written when they ended
             log.judged(event)
+            teller.tell(told_climb.judged(event))
 
-    with session.console.work(f"climbing {rungs.name} on line {chosen.line.name}"):
+    with (
+        patient(lambda: teller.tell(Stopping(promise=PROMISE))) as work.patience,
+        teller.work(told_climb.began(session, chosen.line, rungs, planned, past, limit.boots)),
+    ):
         ended = climb(
             rungs,
             course,
@@ -68,12 +80,16 @@ def run(
             work.measure,
             note,
             told=told(past, standing(course, rungs, trials).verdicts) if past else 0,
-            enough=lambda done: limit.is_reached(len(done), session.clock.monotonic_s() - began),
+            enough=lambda done: (
+                work.patience.asked or limit.is_reached(len(done), session.clock.monotonic_s() - began)
+            ),
         )
         if not (past and past.ended):
             if ended.end != "budget":
                 log.end(chosen, ended)
-            work.serve(ended)
+            if not work.patience.asked:
+                work.serve(ended)
+        teller.tell(told_climb.ended(ended, asked=work.patience.asked))
     return ended
 
 

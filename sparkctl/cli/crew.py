@@ -15,10 +15,13 @@ from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
+from sparkctl.cli.watch import Taker, Teller
+from sparkctl.clock import Clock
 from sparkctl.console import Console
 from sparkctl.errors import FileFault, Interrupted, Refused, SparkctlError, Unclear
+from sparkctl.live.event import Event, Warned
 from tuner.climb import Climb
 from tuner.steps import Away, Boot, Trial
 
@@ -27,9 +30,10 @@ _FAULTS: Mapping[int, type[SparkctlError]] = {1: Refused, 2: FileFault, 3: Uncle
 
 
 class Worker(Protocol):
-    """What works on one line; it is sent into a process of its own, and tells to the console that it is given there."""
+    """What works on one line; it is sent into a process of its own, and tells to the watch and the console that it is given there."""
 
     console: Console
+    watch: Taker
 
     def measure(self, step: Boot) -> Trial:
         """Boot and bench."""
@@ -50,13 +54,14 @@ class _Seat:
 
 @dataclass(slots=True, kw_only=True)
 class Crew:
-    """The workers of all lines, started when entered and ended when left; `console` tells what they tell.
+    """The workers of all lines, started when entered and ended when left; `watch` takes what happens there, `console` what else they tell.
 
     `faults` are those because of which a line cannot go on, by line.
     """
 
     workers: Mapping[str, Worker]
     console: Console
+    watch: Taker
     faults: dict[str, SparkctlError] = field(default_factory=dict)
     _seats: dict[str, _Seat] = field(default_factory=dict, init=False)
     _busy: set[str] = field(default_factory=set, init=False)
@@ -104,7 +109,7 @@ class Crew:
             if isinstance(said, (FileFault, Interrupted)):
                 raise said
             self.faults[line] = said
-            self.console.warn(f"line {line} leaves the climb: {said.message}")
+            self._warn(line, f"leaves the climb: {said.message}")
             return Away(line=line, why=said.message)
         if not isinstance(said, Trial):
             raise TypeError(f"line {line} answered {said!r}, wanted a trial")
@@ -117,7 +122,10 @@ class Crew:
         while self._busy:
             line, said = self._next()
             if isinstance(said, SparkctlError):
-                self.console.warn(f"line {line}: {said.message}")
+                self._warn(line, said.message)
+
+    def _warn(self, line: str, text: str) -> None:
+        Teller(watch=self.watch, line=line).tell(Warned(text=text))
 
     def _ask(self, line: str, what: str, value: object) -> None:
         self._seats[line].pipe.send((what, value))
@@ -136,9 +144,12 @@ class Crew:
                         "fault",
                         [3, "the process that works on it ended", "go on with tune --resume"],
                     )
+                if what == "event":
+                    self.watch.take(said[0])
+                    continue
                 if what == "tell":
-                    name, *told = said
-                    _tell(self.console, line, name, told)
+                    name, text = said
+                    getattr(self.console, name)(f"line {line}: {text}")
                     continue
                 self._busy.discard(line)
                 if what == "interrupted":
@@ -149,10 +160,16 @@ class Crew:
                 return line, said[0]
 
 
-def _tell(console: Console, line: str, name: str, told: list[Any]) -> None:
-    """Tell what a worker tells as our own, with its line before it."""
-    first, *more = told
-    getattr(console, name)(f"line {line}: {first}", *more)
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Hands events on to whoever holds the other end of the pipe."""
+
+    pipe: Connection
+    clock: Clock
+
+    def take(self, event: Event) -> None:
+        """Hand one on."""
+        self.pipe.send(("event", event))
 
 
 class Relay(Console):
@@ -163,8 +180,8 @@ class Relay(Console):
         super().__init__(json=like.json, quiet=like.quiet, verbose=like.verbose, color=like.color)
         self._pipe = pipe
 
-    def _send(self, name: str, *told: object) -> None:
-        self._pipe.send(("tell", name, *told))
+    def _send(self, name: str, text: str) -> None:
+        self._pipe.send(("tell", name, text))
 
     def say(self, text: str) -> None:
         """Tell something."""
@@ -179,14 +196,6 @@ class Relay(Console):
         if text:
             self._send("progress", text)
 
-    def step(self, text: str) -> None:
-        """Say what begins now."""
-        self._send("progress", text)
-
-    def stage(self, text: str, seconds: float) -> None:
-        """Tell that a stage ended and how long it took."""
-        self._send("stage", text, seconds)
-
 
 def _work(worker: Worker, pipe: Connection) -> None:
     """Work in a process of its own until the pipe is closed, an interrupt comes, or the parent is gone."""
@@ -194,7 +203,7 @@ def _work(worker: Worker, pipe: Connection) -> None:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.default_int_handler)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    worker.console = Relay(pipe, worker.console)
+    worker.console, worker.watch = Relay(pipe, worker.console), Wire(pipe, worker.watch.clock)
     try:
         while True:
             what, value = pipe.recv()

@@ -1,19 +1,25 @@
 """Joint climber: a climb over several lines at once, begun or taken up again, and the proven stack left serving on each of them."""
 
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ledger.entry import Row
 from ledger.history import Climb as PastClimb
 from ledger.history import events, last_climb, told
+from sparkctl.cli import told_climb
 from sparkctl.cli.climber import Limit
 from sparkctl.cli.course import Planned
 from sparkctl.cli.crew import Crew
 from sparkctl.cli.logbook import Logbook
 from sparkctl.cli.measurer import Measurer
+from sparkctl.cli.patience import PROMISE, patient
 from sparkctl.cli.recorded import read
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import Session
+from sparkctl.cli.watch import Teller, Unheard, Watch
 from sparkctl.errors import UsageFault
+from sparkctl.live.event import Stopping
 from tuner import joint
 from tuner.course import Course
 from tuner.factorial import together
@@ -42,6 +48,7 @@ def run(
     *,
     planned: Planned | None,
     limit: Limit,
+    watch: Watch,
 ) -> Joint:
     """Climb to the end, to the limit, or until no line is left; without a plan, from the lines' last climb's boots.
 
@@ -55,36 +62,56 @@ def run(
     past = _Past(course=log.begin(planned)) if planned else _past(session, log)
     workers = {
         served.line.name: Measurer(
-            session=session, served=served, ladder=rungs, workload=workload, climb=log.climb
+            session=session,
+            served=served,
+            ladder=rungs,
+            workload=workload,
+            climb=log.climb,
+            watch=Unheard(session.clock),
         )
         for served in lines
     }
     began = session.clock.monotonic_s()
-    names = " and ".join(workers)
+    tellers = {name: Teller(watch=watch, line=name, run=log.climb) for name in workers}
+
+    def promise() -> None:
+        for teller in tellers.values():
+            teller.tell(Stopping(promise=PROMISE))
+
     with (
-        Crew(workers=workers, console=session.console) as crew,
-        session.console.work(f"climbing {rungs.name} on lines {names}"),
+        patient(promise) as patience,
+        ExitStack() as work,
+        Crew(workers=workers, console=session.console, watch=watch) as crew,
     ):
+        for served in lines:
+            began_there = told_climb.began(session, served.line, rungs, planned, None, limit.boots)
+            work.enter_context(tellers[served.line.name].work(began_there))
         ended = joint.climb(
             rungs,
             past.course,
             past.events,
             crew,
-            lambda event: _note(log, event),
+            lambda event: _note(log, tellers, event),
             told=past.told,
-            enough=lambda done: limit.is_reached(len(done), session.clock.monotonic_s() - began),
+            enough=lambda done: (
+                patience.asked or limit.is_reached(len(done), session.clock.monotonic_s() - began)
+            ),
         )
         if not past.ended:
-            _end(log, ended, crew)
-    if ended.end == "pause":
-        raise next(reversed(crew.faults.values()))
+            _end(log, ended, crew, serves=not patience.asked)
+        if ended.end == "pause":
+            raise next(reversed(crew.faults.values()))
+        for name, teller in tellers.items():
+            teller.tell(told_climb.ended(ended.on(name), asked=patience.asked))
     return ended
 
 
-def _note(log: Logbook, event: Event | Verdict) -> None:
+def _note(log: Logbook, tellers: Mapping[str, Teller], event: Event | Verdict) -> None:
     """Write a verdict, or that a line left; boots were written when they ended."""
     if isinstance(event, Verdict):
         log.judged(event)
+        for teller in tellers.values():
+            teller.tell(told_climb.judged(event))
     elif not isinstance(event, Trial):
         log.absent(event)
         others = " and ".join(one.line.name for one in log.lines if one.line.name != event.line)
@@ -93,12 +120,12 @@ def _note(log: Logbook, event: Event | Verdict) -> None:
         )
 
 
-def _end(log: Logbook, ended: Joint, crew: Crew) -> None:
+def _end(log: Logbook, ended: Joint, crew: Crew, *, serves: bool) -> None:
     """Write the end on every line, and leave what is proven serving where the base comes up."""
     if ended.end in {"done", "base"}:
         for served in log.lines:
             log.end(served, ended.on(served.line.name))
-    if ended.end != "pause":
+    if ended.end != "pause" and serves:
         names = (served.line.name for served in log.lines)
         crew.serve({name: ended.on(name) for name in names if name not in ended.away})
 

@@ -74,11 +74,10 @@ class Logbook:
             )
 
     def judged(self, verdict: Verdict) -> None:
-        """Write a verdict and tell it."""
+        """Write a verdict."""
         for served in self.lines:
             body = record.judged(verdict, climb=self.climb, simulated=self.session.simulated)
             self._append("verdict", served, body)
-        self.session.console.say(f"{verdict.verdict:<12} {verdict.lever}: {verdict.why}")
 
     def absent(self, event: Away | Back) -> None:
         """Write that a line left the climb or came back."""

@@ -3,7 +3,7 @@
 Joins the tuner's steps with the ritual and the ledger; decides nothing.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from launcher import plan as plans
 from ledger import record, replies
@@ -11,16 +11,18 @@ from ledger.entry import Body, Kind
 from ledger.epochs import changes, fingerprint
 from ledger.journal import Journal
 from ledger.texts import Texts
-from sparkctl.cli import quality
+from sparkctl.cli import quality, told_climb
 from sparkctl.cli import quality_ground as grounds
 from sparkctl.cli.endpoint import Chosen
+from sparkctl.cli.patience import Patience
 from sparkctl.cli.recorded import read
-from sparkctl.cli.recorded_boot import boot_and_record, plan_of, stage_teller
+from sparkctl.cli.recorded_boot import boot_and_record, plan_of
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import Session
+from sparkctl.cli.watch import Taker, Teller
 from sparkctl.console import Console
-from sparkctl.errors import Refused, Unclear
-from sparkctl.units import duration
+from sparkctl.errors import Interrupted, Refused, Unclear
+from sparkctl.live.event import Asked, Booting, Warned
 from tuner import trial as trials
 from tuner.bench import Endpoint
 from tuner.climb import Climb
@@ -41,6 +43,13 @@ class Measurer:
     ladder: Ladder
     workload: Workload
     climb: str
+    watch: Taker
+    patience: Patience = field(default_factory=Patience)
+
+    @property
+    def teller(self) -> Teller:
+        """Who says what happens on the line."""
+        return Teller(watch=self.watch, line=self.served.line.name, run=self.climb)
 
     @property
     def console(self) -> Console:
@@ -64,6 +73,11 @@ class Measurer:
             booted, trial = self._try(step)
             if trial:
                 return trial
+            if self.patience.asked:
+                raise Interrupted(
+                    f"stopped as asked; the last boot was stopped before the launch, on {booted.node}: {booted.why}",
+                    hint="tune --resume goes on with the climb",
+                )
         fault = Unclear if booted.unclear else Refused
         raise fault(
             f"the climb pauses: {MOST_UNFIT} boots in a row were stopped before the launch, the last on "
@@ -73,14 +87,11 @@ class Measurer:
 
     def _try(self, step: Boot) -> tuple[plans.Boot, Trial | None]:
         """Boot once, and bench when the line got ready."""
-        session, console = self.session, self.session.console
-        console.progress(f"boot {step.number}: {step.reason}")
+        session, teller = self.session, self.teller
         on = self._levers(step.on)
         plan = self._plan(on, replaces=step.number > 1)
-        watcher = trials.Watcher(
-            boot=_quietly(stage_teller(console, f"boot {step.number}, "), console.verbose),
-            bench=lambda text: console.progress(f"boot {step.number}, bench: {text}"),
-        )
+        teller.tell(Booting(boot=plan.boot, number=step.number, on=step.on, reason=step.reason))
+        watcher = trials.Watcher(boot=teller.boot(), bench=lambda text: teller.doing(f"bench: {text}"))
         booted = boot_and_record(session, plan, watcher.boot, climb=self.climb, on=step.on)
         trial = None if booted.ok else trials.of_boot(booted, step.on)
         if booted.ok:
@@ -94,7 +105,7 @@ class Measurer:
             replies.keep(Texts.beside(session.ledger_path), texts)
             body = record.bench(trial, measured, climb=self.climb, simulated=session.simulated)
             self._append("bench", body)
-        console.say(self._boot_line(step, booted, trial))
+        teller.tell(told_climb.booted(step, booted, trial, self.ladder))
         return booted, trial
 
     def _demand_epoch(self) -> None:
@@ -125,10 +136,10 @@ class Measurer:
         endpoint = Endpoint(
             url=plan.line.url, model=plan.recipe.model.served_name, key_file=plan.line.api_key_file
         )
-        self.session.console.progress("asking the quality battery")
+        self.teller.doing("asking the quality battery")
         chosen = Chosen(endpoint=endpoint, line=plan.line, boot=plan.boot)
         outcome = quality.ask_and_record(self.session, chosen, wish).measured.outcome
-        self.session.console.say(f"quality {outcome.verdict}: {outcome.why}")
+        self.teller.tell(Asked(verdict=outcome.verdict, why=outcome.why))
         return outcome.verdict
 
     def serve(self, ended: Climb) -> None:
@@ -136,22 +147,13 @@ class Measurer:
         last = ended.trials[-1] if ended.trials else None
         if ended.end == "base" or (last and last.outcome == "measured" and set(last.arm) == set(ended.stack)):
             return
-        console = self.session.console
-        console.progress(f"booting what is proven: {name_of(ended.stack)}")
         plan = self._plan(self._levers(ended.stack), replaces=last is not None)
-        tell = _quietly(stage_teller(console, "the stack, "), console.verbose)
-        booted = boot_and_record(self.session, plan, tell)
+        number, why = len(ended.trials) + 1, "what is proven is to serve"
+        self.teller.tell(Booting(boot=plan.boot, number=number, on=ended.stack, reason=why))
+        booted = boot_and_record(self.session, plan, self.teller.boot())
         if not booted.ok:
-            console.warn(f"{name_of(ended.stack)} did not come up to serve: {booted.node}: {booted.why}")
-
-    def _boot_line(self, step: Boot, booted: plans.Boot, trial: Trial | None) -> str:
-        head = f"boot {step.number:>2}  {name_of(step.on)}"
-        if trial is None:
-            return f"{head}  not started: {booted.node}: {booted.why}"
-        judged = (*self.ladder.primary, *(guard.metric for guard in self.ladder.guards))
-        figures = "  ".join(f"{one.name} {one.value:.1f}" for one in trial.metrics if one.name in judged)
-        said = figures if trial.outcome == "measured" else f"{trial.outcome}: {trial.why}"
-        return f"{head}  {said}  ({duration(booted.seconds)} to boot)"
+            fault = f"{name_of(ended.stack)} did not come up to serve: {booted.node}: {booted.why}"
+            self.teller.tell(Warned(text=fault))
 
     def _levers(self, names: On) -> tuple[Lever, ...]:
         by_id = {lever.id: lever for lever in self.ladder.levers}
@@ -169,13 +171,3 @@ class Measurer:
 
 def _is_up(body: Body, climb: str) -> bool:
     return body.get("climb") == climb and body.get("ok") is True
-
-
-def _quietly(tell: plans.Report, verbose: bool) -> plans.Report:
-    """Leave the stages of each boot out unless they were asked for: a climb tells boots and verdicts."""
-
-    def told(progress: plans.Progress) -> None:
-        if verbose or progress.state in {"began", "tells", "warns"}:
-            tell(progress)
-
-    return told

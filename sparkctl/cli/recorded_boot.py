@@ -1,7 +1,7 @@
-"""A boot with its record: the ritual, its steps and its end in the ledger, the logs of one that failed, its progress on the console."""
+"""A boot with its record: the ritual, its steps and its end in the ledger, the logs of one that failed."""
 
 from launcher import boot as ritual
-from launcher.plan import STAGES, STOP, Boot, Plan, Progress, Report
+from launcher.plan import Boot, Plan, Progress, Report
 from launcher.recipe import digest
 from ledger import record
 from ledger.entry import Body
@@ -10,10 +10,7 @@ from sparkctl import edge
 from sparkctl.cli import kept, memory_table
 from sparkctl.cli.served import Served, accepted
 from sparkctl.cli.session import Session
-from sparkctl.console import Console
 from sparkctl.errors import Interrupted, SparkctlError
-
-_TITLES = dict((*STAGES, STOP))
 
 
 def plan_of(session: Session, chosen: Served, *, replaces: bool, sought: tuple[str, ...] = ()) -> Plan:
@@ -100,26 +97,3 @@ def _noting(session: Session, plan: Plan, report: Report) -> Report:
         report(progress)
 
     return note
-
-
-def stage_teller(console: Console, prefix: str = "") -> Report:
-    """Return what tells a boot's progress: a stage when it ends, details beside the clock; `prefix` goes before those."""
-    since: dict[str, float] = {}
-
-    def tell(progress: Progress) -> None:
-        match progress.state:
-            case "began":
-                since[progress.stage] = progress.seconds
-                console.step(f"{prefix}{progress.stage}: {_TITLES[progress.stage]}")
-            case "tells":
-                if progress.detail:
-                    console.progress(f"{prefix}{progress.stage}: {progress.detail}")
-            case "warns":
-                console.warn(progress.detail)
-            case "changes":
-                console.say(f"changed {progress.detail}")
-            case "done" | "failed":
-                took = progress.seconds - since.get(progress.stage, progress.seconds)
-                console.stage(f"{progress.state:<6} {progress.stage}: {_TITLES[progress.stage]}", took)
-
-    return tell

@@ -25,6 +25,7 @@ from sparkctl.cli.course import Wish
 from sparkctl.cli.hold import hold
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import RehearsalOption, ScenarioOption, Session, practise, verb
+from sparkctl.cli.watch import EventsOption, NotifyOption, watching
 from sparkctl.errors import FileFault, UsageFault
 from sparkctl.units import hours
 from tuner import lever as levers
@@ -95,6 +96,8 @@ def tune(
     plan: Annotated[
         bool, typer.Option("--plan", help="Print the levers, the cost and the worth of it; touch nothing.")
     ] = False,
+    events: EventsOption = None,
+    notify: NotifyOption = None,
     rehearsal: RehearsalOption = False,
     scenario: ScenarioOption = None,
 ) -> int:
@@ -117,7 +120,8 @@ def tune(
     practise(session, rehearsal, scenario, restart=not plan)
     lines, rungs, workload = _read(session, line, ladder)
     if calibrating:
-        return calibrate.run(session, _single(lines), workload, boots=boots, plan=plan)
+        watched = watching(session.console, session.clock, stages=True, events=events, notify=notify)
+        return calibrate.run(session, _single(lines), workload, boots=boots, plan=plan, watched=watched)
     planned = None if resume and not plan else course.choose(session, lines, rungs, workload, wish)
     if plan and planned:
         return tune_plan.show(session, lines, rungs, planned)
@@ -130,10 +134,17 @@ def tune(
         for one in lines:
             held.enter_context(hold(one.line))
             ansible.end_orphans(one.line)
+        watched = watching(session.console, session.clock, stages=False, events=events, notify=notify)
         if len(lines) > 1:
-            together = joint_climber.run(session, lines, rungs, workload, planned=planned, limit=limit)
+            with watched as watch:
+                together = joint_climber.run(
+                    session, lines, rungs, workload, planned=planned, limit=limit, watch=watch
+                )
             return joint_shown.show(session, lines, rungs, together)
-        ended = climber.run(session, lines[0], rungs, workload, planned=planned, limit=limit)
+        with watched as watch:
+            ended = climber.run(
+                session, lines[0], rungs, workload, planned=planned, limit=limit, watch=watch
+            )
     return tune_shown.show(session, lines[0], rungs, ended)
 
 

@@ -79,7 +79,7 @@ def test_any_argument_survives_ssh_and_docker(line: Line, config: dict[str, Any]
 def test_the_nastiest_survive_ansible_too(line: Line) -> None:
     """The first rank that is started has its arguments as they were written, whatever Ansible takes for a template."""
     commands = _commands(line, NASTY, NASTY["template"])
-    launch.start(line, commands, PacedClock(pace=15), lambda _: None)
+    launch.start(line, commands, PacedClock(pace=15), lambda *_: None)
     first = commands[-1]
     with Shell(line) as shell:
         try:

@@ -204,7 +204,9 @@ def wait(line: Line, recipe: Recipe, nodes: Nodes, served: Api, told: list[str])
     ) -> Outcome:
         asked = replace(recipe, ready=ready or Ready(poll_s=1.0), expects=expects or {})
         clock = PacedClock(pace=1000.0)
-        return launch.wait_ready(line, asked, commands, clock, told.append, guard=guard, sought=sought)  # type: ignore[arg-type]
+        return launch.wait_ready(
+            line, asked, commands, clock, lambda text, _=None: told.append(text), guard=guard, sought=sought
+        )  # type: ignore[arg-type]
 
     return run
 
@@ -652,7 +654,7 @@ def test_a_launch_that_the_guard_ended_tells_the_trip(
         (Watching(trip=TRIP), "the guard stopped every rank: MemAvailable fell"),
         (Watching(), "exited"),
     ):
-        started = launch.start(line, commands, PacedClock(), lambda _: None, guard)  # type: ignore[arg-type]
+        started = launch.start(line, commands, PacedClock(), lambda *_: None, guard)  # type: ignore[arg-type]
         assert started.fault == fault
         assert guard.tells >= 1
 
@@ -670,8 +672,8 @@ def test_ranks_over_ray_know_each_other_by_a_secret_of_their_launch(
     monkeypatch.setattr(ansible, "run", run)
     over_ray = replace(recipe, parallel=replace(recipe.parallel, backend="ray"))
     for _ in range(2):
-        launch.start(line, rank_commands(over_ray, line, "boot-1"), PacedClock(), lambda _: None)
-    launch.start(line, rank_commands(recipe, line, "boot-1"), PacedClock(), lambda _: None)
+        launch.start(line, rank_commands(over_ray, line, "boot-1"), PacedClock(), lambda *_: None)
+    launch.start(line, rank_commands(recipe, line, "boot-1"), PacedClock(), lambda *_: None)
     first, second, none = told
     assert first.keys() == {node.name for node in line.nodes}
     drawn = {text for variables in (*first.values(), *second.values()) for text in variables.values()}
@@ -696,6 +698,6 @@ def test_what_a_node_says_when_a_rank_does_not_start_is_told_without_secrets(
         result={"msg": said, "stderr": log},
     )
     monkeypatch.setattr(ansible, "run", lambda *_, **__: (answer,))
-    ended = launch.start(line, (), PacedClock(), lambda _: None)
+    ended = launch.start(line, (), PacedClock(), lambda *_: None)
     assert ended.fault == "docker run ended with rc 125: invalid: HF_TOKEN=<withheld>"
     assert ended.log == ("api_key: <withheld>", "<withheld>", "RuntimeError: no GPU")
