@@ -4,14 +4,13 @@ The unit is a boot: a figure is the geometric mean over the boots of exactly tha
 its interval comes from the spread between boots, not between the requests inside one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from math import exp, log, sqrt
 from statistics import fmean, stdev
 
 from ledger.entry import Row
-from ledger.history import Climb, climbs
+from ledger.history import Climb, newest
 from tuner.steps import Trial
 
 LEVEL = 0.95
@@ -44,10 +43,9 @@ def best(rows: Sequence[Row]) -> tuple[Best, ...]:
 
     It is that of the last climb that came to its end; a climb that is still open counts only while there is no other.
     """
-    ordered = sorted(climbs(rows), key=_line)
-    return tuple(
-        found for _, own in groupby(ordered, key=_line) if (found := _best_of(tuple(own))) is not None
-    )
+    of = newest(rows)
+    ordered = sorted(of, key=lambda line: (line[1], line[0]))
+    return tuple(found for line in ordered if (found := _best_of(of[line])) is not None)
 
 
 def summarise(name: str, unit: str, values: Sequence[float]) -> Figure:
@@ -67,15 +65,14 @@ def summarise(name: str, unit: str, values: Sequence[float]) -> Figure:
     return Figure(metric=name, unit=unit, n=n, mean=exp(mean), low=exp(mean - half), high=exp(mean + half))
 
 
-def _line(climb: Climb) -> tuple[bool, str]:
-    return climb.simulated, climb.line
-
-
-def _best_of(own: Sequence[Climb]) -> Best | None:
-    found = [one for one in map(_figures, own) if one is not None]
-    ended = [one for one in found if one.climb.ended]
-    ranked = ended or found
-    return ranked[-1] if ranked else None
+def _best_of(own: Iterator[Climb]) -> Best | None:
+    """Return the first with figures that ended, of climbs the last of which comes first; else the first with figures."""
+    open_one = None
+    for found in filter(None, map(_figures, own)):
+        if found.climb.ended:
+            return found
+        open_one = open_one or found
+    return open_one
 
 
 def _figures(climb: Climb) -> Best | None:

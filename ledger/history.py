@@ -7,7 +7,7 @@ one that came up becomes a trial with its bench row, and without one (the tuner 
 boot is done again. A boot row marked `void` (a gate stopped it) is no trial either: it says nothing of any lever.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -67,18 +67,22 @@ class Climb:
 
 def last_climb(rows: Sequence[Row], line: str, *, simulated: bool) -> Climb | None:
     """Return the line's last climb, ended or open, as the state to resume from; practice and real lines apart."""
-    own = [one for one in climbs(rows) if (one.line, one.simulated) == (line, simulated)]
-    return own[-1] if own else None
+    return next(newest(rows).get((line, simulated), iter(())), None)
+
+
+def newest(rows: Sequence[Row]) -> Mapping[Line, Iterator[Climb]]:
+    """Return the climbs of each line, the last one first, each made when it is asked for: most ask for one of hundreds."""
+    plans, make = _plans(rows)
+    of: dict[Line, list[Row]] = {}
+    for row in reversed(plans):
+        of.setdefault((row.line, bodies.is_simulated(row.body)), []).append(row)
+    return {line: map(make, own) for line, own in of.items()}
 
 
 def climbs(rows: Sequence[Row]) -> tuple[Climb, ...]:
     """Return every climb in the order of their plans; retracted rows are left out."""
-    counted = live(rows)
-    own: dict[Key, list[Row]] = {}
-    for row in counted:
-        own.setdefault(_key(row), []).append(row)
-    qualities = _qualities(counted)
-    return tuple(_climb(row, own[_key(row)], qualities) for row in counted if row.kind == "plan")
+    plans, make = _plans(rows)
+    return tuple(map(make, plans))
 
 
 def events(rows: Sequence[Row], climb: str, *, simulated: bool) -> tuple[Event, ...]:
@@ -104,6 +108,18 @@ def told(climb: Climb, replayed: Sequence[Verdict]) -> int:
     recorded = {one.lever: one.verdict for one in climb.verdicts}
     same = [recorded.get(one.lever) == one.verdict for one in replayed]
     return same.index(False) if False in same else len(same)
+
+
+def _plans(rows: Sequence[Row]) -> tuple[tuple[Row, ...], Callable[[Row], Climb]]:
+    """Return the plan rows that count, and what makes a climb of one."""
+    counted = live(rows)
+    own: dict[Key, list[Row]] = {}
+    for row in counted:
+        if "climb" in row.body:
+            own.setdefault(_key(row), []).append(row)
+    qualities = _qualities(counted)
+    plans = tuple(row for row in counted if row.kind == "plan")
+    return plans, lambda first: _climb(first, own[_key(first)], qualities)
 
 
 def _climb(first: Row, rows: Sequence[Row], qualities: Mapping[Line, Mapping[str, str]]) -> Climb:

@@ -6,6 +6,7 @@ reading a long ledger costs little more than hashing it. Whatever is not plainly
 
 import hashlib
 import re
+from typing import Any
 
 import msgspec
 
@@ -23,7 +24,11 @@ _HEAD = re.compile(
 _TAIL = re.compile(rb',"prev":"([0-9a-f]{64}|)","hash":"([0-9a-f]{64})"\}\Z')
 _TAIL_MOST = len(',"prev":"","hash":""}') + 2 * 64
 
+_SHORT = 2048
+"""Bytes below which a body is parsed at once: part by part costs more than the bulk that it can have. Ours."""
+
 _parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_whole = msgspec.json.Decoder(dict[str, Any])
 
 
 def slim(raw: bytes) -> tuple[Row, str]:
@@ -41,8 +46,7 @@ def slim(raw: bytes) -> tuple[Row, str]:
     if _digest(head, body, tail[1]) != made:
         return strict(raw)
     try:
-        parts = _parts.decode(body)
-        kept = slim_body({key: msgspec.json.decode(part) for key, part in parts.items() if key not in BULK})
+        kept = slim_body(_light(body))
         line = msgspec.json.decode(head[4], type=str)
     except (msgspec.DecodeError, RecursionError):
         return strict(raw)
@@ -51,9 +55,17 @@ def slim(raw: bytes) -> tuple[Row, str]:
     return Row(n=n, at=at, kind=kind, line=line, body=kept, prev=prev, hash=made), made
 
 
+def _light(body: memoryview) -> dict[str, Json]:
+    """Return a body without its bulk, which is not even parsed; a short one has none worth leaving out."""
+    if len(body) < _SHORT:
+        return _whole.decode(body)
+    parts = _parts.decode(body)
+    return {key: msgspec.json.decode(part) for key, part in parts.items() if key not in BULK}
+
+
 def slim_body(body: Body) -> dict[str, Json]:
     """Return a body short of its bulk; of what the ranks' logs proved the size of the cache is kept."""
-    kept = {key: value for key, value in body.items() if key not in BULK}
+    kept = dict(body) if BULK.isdisjoint(body) else {k: v for k, v in body.items() if k not in BULK}
     if isinstance(ranks := kept.get("evidence"), dict):
         kept["evidence"] = {
             rank: {KV_TOKENS: told[KV_TOKENS]}

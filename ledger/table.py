@@ -6,7 +6,6 @@ from typing import Literal
 
 from ledger import bodies, retractions
 from ledger.entry import Row
-from ledger.fields import get, text
 from ledger.history import Climb
 from ledger.quality import is_run, quality
 from ledger.reported import Import, imported
@@ -130,8 +129,10 @@ def _about(row: Row) -> str:  # noqa: PLR0911 - one return a kind reads as the t
             plan = bodies.plan(row.body)
             return f"climb {plan.climb}: ladder {plan.ladder}, {len(plan.levers)} levers on {plan.recipe}"
         case "step":
-            of, stage, state, why = (get(row.body, key, text) for key in ("boot", "stage", "state", "why"))
-            return f"{of}: {stage} {state}{f', {why}' if why else ''}"
+            # Four rows in five are steps, and were checked when they were read: no value is made of each.
+            step = row.body
+            why = f", {step['why']}" if step["why"] else ""
+            return f"{step['boot']}: {step['stage']} {step['state']}{why}"
         case "boot":
             boot = bodies.boot(row.body)
             ended = "up" if boot.ok else f"{'void' if boot.void else 'failed'}: {boot.why}"

@@ -43,7 +43,7 @@ def list_rows(session: Session) -> int:
 
 
 def _label(row: table.Listed) -> str:
-    return " ".join(part for part in (row.label, "retracted" if row.retracted else "") if part)
+    return f"{row.label} retracted".strip() if row.retracted else row.label
 
 
 @app.command()

@@ -48,9 +48,7 @@ def _head(line: Line, s: float) -> RenderableType:
     head.add_column(ratio=1)
     head.add_column(justify="right", no_wrap=True)
     label = ", simulated" if line.began.simulated else ""
-    head.add_row(
-        Text(f"line {line.name}, {line.began.what}{label}", style="bold"), _span(s - line.since_s)
-    )
+    head.add_row(Text(f"line {line.name}, {line.began.what}{label}", style="bold"), _span(s - line.since_s))
     return head
 
 
@@ -87,13 +85,15 @@ def _end(line: Line, s: float, at: str) -> str:
         return ""
     spent = s - line.now.since_s if line.now and line.now.boot else 0.0
     if spent > began.boot_s:
-        return f"this boot takes {duration(spent - began.boot_s)} longer than {duration(began.boot_s)}, {began.origin}"
+        return (
+            f"this boot takes {_span(spent - began.boot_s)} longer than {_span(began.boot_s)}, {began.origin}"
+        )
     said = [
         f"{word} {_clock(at, (boots - line.done) * began.boot_s - spent, began.pace)}"
         for word, boots in (("ends about", began.expected), ("at the latest", began.most))
         if boots > line.done
     ]
-    return f"{', '.join(said)}: {duration(began.boot_s)} a boot, {began.origin}" if said else ""
+    return f"{', '.join(said)}: {_span(began.boot_s)} a boot, {began.origin}" if said else ""
 
 
 def _verdicts(line: Line) -> Iterator[tuple[str, str, str]]:

@@ -13,7 +13,9 @@ EVENT = Event(
     at="2026-11-30T11:00:00Z",
     s=5.04,
     line="A",
-    what=Booted(boot="b", number=1, on=("graphs",), outcome="measured", figures=(("tok_s", 56.5),), seconds=690.0),
+    what=Booted(
+        boot="b", number=1, on=("graphs",), outcome="measured", figures=(("tok_s", 56.5),), seconds=690.0
+    ),
 )
 DOCUMENT = {
     "schema": 1,

@@ -3,6 +3,7 @@
 A case is a file of events, as `--events` writes them; the moment is 45 of the line's seconds after the last.
 """
 
+import io
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -50,7 +51,8 @@ def text(case: str, width: int) -> str:
         state = fold(state, event)
     last = events[-1]
     later = datetime.fromisoformat(last.at) + timedelta(seconds=LATER_S)
-    console = Console(width=width, no_color=True, force_terminal=False, record=True, quiet=True)
+    shown = io.StringIO()
+    console = Console(file=shown, width=width, no_color=True)
     console.print(view(state, s=last.s + LATER_S, at=later.strftime("%Y-%m-%dT%H:%M:%SZ")))
-    lines = console.export_text().splitlines()
+    lines = shown.getvalue().splitlines()
     return "\n".join(line.rstrip() for line in lines) + "\n"
