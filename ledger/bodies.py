@@ -16,8 +16,9 @@ from ledger.fields import (
     get,
     mapping,
     metric,
+    names,
     number_or_null,
-    setting,
+    settings_of,
     text,
     text_or_null,
     texts,
@@ -36,7 +37,8 @@ StepState = Literal["began", "done", "failed"]
 class Plan:
     """The start of a climb; `settings` says what each lever sets, `predicted` what the models said of it before its first boot.
 
-    `course` says by which design and rule; `pace` and `scenario` how fast a practice line runs and what it shows, where known.
+    `course` says by which design and rule; `pace` and `scenario` how fast a practice line runs and what it shows, where known. `credits`
+    by lever whose idea it is; none in plans from before they said so.
     """
 
     climb: str
@@ -51,6 +53,7 @@ class Plan:
     predicted: Mapping[str, tuple[Predicted, ...]]
     pace: float | None
     scenario: str | None
+    credits: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +189,12 @@ def plan(body: Body) -> Plan:
         recipe_digest=get(body, "recipe_digest", text),
         workload_digest=get(body, "workload_digest", text),
         levers=get(body, "levers", texts),
-        settings={lever: get(settings, lever, _settings) for lever in settings},
+        settings={lever: get(settings, lever, settings_of) for lever in settings},
         course=get(body, "course", courses.read) if "course" in body else courses.OLD,
         predicted=get(body, "predicted", foretold.foretold) if "predicted" in body else {},
         pace=get(body, "pace", number_or_null) if "pace" in body else None,
         scenario=get(body, "scenario", text_or_null) if "scenario" in body else None,
+        credits=get(body, "credits", names) if "credits" in body else {},
     )
 
 
@@ -265,11 +269,6 @@ def _effect(metric: str, body: Body) -> Effect:
         low=get(body, "low", number_or_null),
         high=get(body, "high", number_or_null),
     )
-
-
-def _settings(found: Json) -> Mapping[str, Setting]:
-    body = mapping(found)
-    return {key: get(body, key, setting) for key in body}
 
 
 def _state(found: Json) -> StepState:

@@ -73,6 +73,18 @@ def setting(found: Json) -> Setting:
     return found
 
 
+def settings_of(found: Json) -> Mapping[str, Setting]:
+    """Take recipe keys with what each is set to."""
+    body = mapping(found)
+    return {key: get(body, key, setting) for key in body}
+
+
+def names(found: Json) -> Mapping[str, str]:
+    """Take keys with text."""
+    body = mapping(found)
+    return {key: get(body, key, text) for key in body}
+
+
 def mapping(found: Json) -> Body:
     """Take keys with values."""
     # The type that JSON is read into is asked first: an abstract class costs ten times as much, a hundred thousand times.

@@ -51,6 +51,7 @@ def plan(  # noqa: PLR0913 - all named; each is a key of the row
         "workload_digest": workload_digest,
         "levers": [one.id for one in ladder.levers],
         "settings": {one.id: dict(one.set) for one in ladder.levers},
+        "credits": {one.id: one.credit for one in ladder.levers},
         "course": courses.write(course),
         "noise": asdict(noise) if noise else None,
         "predicted": foretold.written(predicted or {}),

@@ -1,20 +1,24 @@
-"""Rows to the Markdown block of a README, and the block into its place between two markers. Text in, text out.
+"""Rows to the Markdown block of a README. Values in, text out.
 
 Nothing in the block depends on when it is made, so the same ledger gives the same text, byte for byte. Text that came
 from outside (reasons, names, sources) is escaped: it can neither break a table nor end the block.
 """
 
-import re
-from collections.abc import Sequence
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
 
 from ledger.best import Best, Figure, best
 from ledger.entry import Row, head
+from ledger.graded import graded, said
+from ledger.markers import MarkerFault
 from ledger.misses import error, measured, misses, span, unmodelled
 from ledger.reported import Import
 from ledger.table import Rung, effect, grid, ladder, reported
 
-START = "<!-- sparkctl:best:start -->"
-END = "<!-- sparkctl:best:end -->"
+REPORTED = "reported"
 
 LABELS = {
     "c1_per_stream_tok_s": "one stream (tok/s)",
@@ -26,17 +30,32 @@ LABELS = {
 }
 
 
-class MarkerFault(ValueError):
-    """The text does not have each of the two markers once, on lines of their own and in their order."""
+Credits: TypeAlias = Mapping[str, Mapping[str, str]]
+"""By the digest of a ladder who is to be thanked for each lever: for climbs whose plan row does not say so itself."""
 
 
-def render(rows: Sequence[Row]) -> str:
-    """Return the block without its markers, lines parted by a line feed, no line feed at the end."""
+def render(rows: Sequence[Row], what: str = "", credits_: Credits = MappingProxyType({})) -> str:
+    """Return a block without its markers, lines parted by a line feed, no line feed at the end.
+
+    Args:
+        rows: the ledger.
+        what: as a start marker says it: '' for all, `line A` for one line, `reported` for others' figures.
+        credits_: see `Credits`.
+
+    Raises:
+        MarkerFault: nothing of the ledger is called that.
+
+    """
     parts = ["<!-- Made by `sparkctl report` from the ledger; what is written here by hand is lost. -->"]
-    found = best(rows)
-    parts += [_best(one) for one in found]
-    parts += [] if found else ["No line of ours has been measured yet."]
-    tables = reported(rows)
+    found = [one for one in best(rows) if what in {"", f"line {one.climb.line}"}]
+    parts += [_best(one, rows, credits_) for one in found]
+    if what not in {"", REPORTED} and not found:
+        lines = ", ".join(f"'line {one.climb.line}'" for one in best(rows)) or "none"
+        raise MarkerFault(
+            f"a start marker wants {what!r}; wanted nothing, '{REPORTED}' or a line with figures: {lines}"
+        )
+    parts += [] if found or what else ["No line of ours has been measured yet."]
+    tables = reported(rows) if what in {"", REPORTED} else ()
     if tables:
         parts.append("### Reported by others")
         parts += [_reported(one) for one in tables]
@@ -44,31 +63,7 @@ def render(rows: Sequence[Row]) -> str:
     return "\n\n".join(parts)
 
 
-def splice(text: str, block: str) -> str:
-    """Put the block between the markers of the text; line ends stay as they are at the start marker.
-
-    Raises:
-        MarkerFault: a marker is missing or doubled, or the end comes first; the message names the lines.
-
-    """
-    start, end = _marker(text, START), _marker(text, END)
-    if end.start() < start.start():
-        raise MarkerFault(f"{END} stands before {START}")
-    newline = "\r\n" if start.group().endswith("\r") else "\n"
-    body = block.replace("\n", newline)
-    return text[: start.end()] + f"\n{body}{newline}" + text[end.start() :]
-
-
-def _marker(text: str, marker: str) -> re.Match[str]:
-    found = list(re.finditer(rf"^[ \t]*{re.escape(marker)}[ \t]*\r?$", text, re.MULTILINE))
-    if len(found) == 1:
-        return found[0]
-    lines = ", ".join(str(text.count("\n", 0, one.start()) + 1) for one in found)
-    stands = f"stands on lines {lines}" if found else "is missing"
-    raise MarkerFault(f"{marker} {stands}; wanted once, on a line of its own")
-
-
-def _best(one: Best) -> str:
+def _best(one: Best, rows: Sequence[Row], credits_: Credits) -> str:
     climb, plan = one.climb, one.climb.plan
     state = "climbed to its end" if climb.ended else "still open"
     parts = [f"### Line {_cell(climb.line)}{' (simulated)' if climb.simulated else ''}"]
@@ -82,9 +77,10 @@ def _best(one: Best) -> str:
     )
     parts.append(_settings(one))
     parts.append(_figures(one.figures, _labelled("metric", one)))
-    if one.stack:
-        parts.append(_confirmed(one))
-    rungs = ladder(climb)
+    parts.append(
+        " ".join(filter(None, (_confirmed(one) if one.stack else "", _flat(said(graded(one, rows))))))
+    )
+    rungs = ladder(climb, credits_.get(plan.ladder_digest, {}))
     if rungs:
         parts.append(
             "Ladder (effect against the stack without the lever, with its bounds; `~` no difference shown):"
@@ -110,7 +106,10 @@ def _settings(one: Best) -> str:
         f"- {_cell(lever)}" + "".join(f", {_code(f'{key} = {_plain(value)}')}" for key, value in pairs)
         for lever, pairs in ((lever, sets[lever].items() if lever in sets else ()) for lever in one.stack)
     ]
-    return "Best configuration so far, settings on top of the recipe:\n\n" + "\n".join(lines)
+    pairs = (pair for lever in one.stack if lever in sets for pair in sets[lever].items())
+    asked = " ".join(shlex.join(("--set", f"{key}={json.dumps(value)}")) for key, value in pairs)
+    overlay = f" ({_code(f'sparkctl boot --recipe {one.climb.plan.recipe} {asked}')})" if asked else ""
+    return f"Best configuration so far, settings on top of the recipe{overlay}:\n\n" + "\n".join(lines)
 
 
 def _plain(value: bool | float | str) -> str:  # noqa: FBT001 - a setting is a scalar of any of these
@@ -134,9 +133,8 @@ def _interval(one: Figure) -> str:
 
 
 def _ladder(rungs: Sequence[Rung], first: str) -> str:
-    metrics, rows = grid(rungs)
-    labels = (label(metric) for metric in metrics)
-    return _table((first, *labels, "verdict", "boots", "voids", "seeds' rule", "why"), rows)
+    metrics, titles, rows = grid(rungs)
+    return _table((first, *map(label, metrics), *titles), rows)
 
 
 def _predictions(one: Best) -> list[str]:
@@ -213,8 +211,12 @@ def number(value: float) -> str:
 
 
 def _cell(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|")
+    return _flat(text).replace("|", "\\|")
+
+
+def _flat(text: str) -> str:
+    """Return words from outside as one line that ends no block and begins no tag."""
+    return " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _code(text: str) -> str:

@@ -1,7 +1,8 @@
 """Rows to the rows of tables: a climb's ladder, what others reported, and the ledger's own list. Values in, text out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from ledger import bodies, retractions
@@ -27,6 +28,8 @@ class Rung:
     voids: int
     seed_rule: str
     why: str
+    credit: str = ""
+    """Whose idea the lever is, where that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,27 +45,41 @@ class Listed:
     retracted: bool
 
 
-def ladder(climb: Climb) -> tuple[Rung, ...]:
-    """Return the ladder of a climb in the order of its plan."""
+def ladder(climb: Climb, credits_: Mapping[str, str] = MappingProxyType({})) -> tuple[Rung, ...]:
+    """Return the ladder of a climb in the order of its plan; `credits_` by lever stand in where the plan names none."""
     verdicts = {one.lever: one for one in climb.verdicts}
-    return tuple(_rung(lever, verdicts.get(lever)) for lever in climb.plan.levers)
+    thanked = {**credits_, **climb.plan.credits}
+    return tuple(
+        replace(_rung(lever, verdicts.get(lever)), credit=thanked.get(lever, ""))
+        for lever in climb.plan.levers
+    )
 
 
-def grid(rungs: Sequence[Rung]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return a ladder as a table: the metrics that have a column between the lever and `verdict`, and a row for each rung."""
+def grid(rungs: Sequence[Rung]) -> tuple[tuple[str, ...], tuple[str, ...], list[tuple[str, ...]]]:
+    """Return a ladder as a table: the metrics after the lever, the titles of the columns after those, and a row for each rung.
+
+    There is no column of credits where none is known.
+    """
     metrics = tuple(sorted({metric for rung in rungs for metric, _ in rung.effects}))
-    return metrics, [
-        (
-            rung.lever,
-            *(dict(rung.effects).get(metric, "") for metric in metrics),
-            rung.verdict,
-            str(rung.boots),
-            str(rung.voids),
-            rung.seed_rule,
-            rung.why,
-        )
-        for rung in rungs
-    ]
+    credited = any(rung.credit for rung in rungs)
+    titles = ("verdict", "boots", "voids", "seeds' rule", "why", *(("credit",) if credited else ()))
+    return (
+        metrics,
+        titles,
+        [
+            (
+                rung.lever,
+                *(dict(rung.effects).get(metric, "") for metric in metrics),
+                rung.verdict,
+                str(rung.boots),
+                str(rung.voids),
+                rung.seed_rule,
+                rung.why,
+                *((rung.credit,) if credited else ()),
+            )
+            for rung in rungs
+        ],
+    )
 
 
 def effect(one: bodies.Effect) -> str:

@@ -6,9 +6,11 @@ Nothing depends on when it is made. All text from outside is escaped, and the pa
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from types import MappingProxyType
 
 from ledger.best import Best, best
 from ledger.entry import Row, head
+from ledger.graded import graded, said
 from ledger.misses import error, measured, misses, span, unmodelled
 from ledger.page.cache_plot import cache_plot
 from ledger.page.facts import Facts
@@ -18,20 +20,24 @@ from ledger.page.roofline_plot import roofline_plot
 from ledger.page.streams_plot import streams_plot
 from ledger.page.style import STYLE
 from ledger.page.timeline_plot import stretches, timeline_plot
-from ledger.render import label, number
+from ledger.render import Credits, label, number
 from ledger.reported import Import
 from ledger.table import grid, ladder, reported
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page(rows: Sequence[Row], facts: Mapping[str, Facts]) -> str:
-    """Return the page; `facts` are by the id of the climb that they belong to."""
+def page(rows: Sequence[Row], facts: Mapping[str, Facts], credits_: Credits = MappingProxyType({})) -> str:
+    """Return the page; `facts` are by the id of the climb that they belong to, `credits_` as the block takes them."""
     found = best(rows)
-    body = [part for at, one in enumerate(found) for part in _line(one, rows, facts.get(one.climb.id), at)]
+    body = [
+        part
+        for at, one in enumerate(found)
+        for part in _line(one, rows, facts.get(one.climb.id), at, credits_)
+    ]
     body += [] if found else ["<p>No line of ours has been measured yet.</p>"]
     body += [part for one in reported(rows) for part in _reported(one)]
-    said = (
+    made_of = (
         f"{len(rows)} rows, the last of {rows[-1].at}, head <code>{head(rows)}</code>" if rows else "no rows"
     )
     return "\n".join(
@@ -41,12 +47,12 @@ def page(rows: Sequence[Row], facts: Mapping[str, Facts]) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
             f"<title>sparkctl report</title><style>{STYLE}</style></head><body><h1>sparkctl report</h1>",
             *body,
-            f'<p class="soft">Made by <code>sparkctl report --html</code> from the ledger: {said}.</p></body></html>\n',
+            f'<p class="soft">Made by <code>sparkctl report --html</code> from the ledger: {made_of}.</p></body></html>\n',
         )
     )
 
 
-def _line(one: Best, rows: Sequence[Row], facts: Facts | None, at: int) -> Iterator[str]:
+def _line(one: Best, rows: Sequence[Row], facts: Facts | None, at: int, credits_: Credits) -> Iterator[str]:
     climb, plan = one.climb, one.climb.plan
     yield f"<section><h2>Line {escape(climb.line)}</h2>"
     if climb.simulated:
@@ -58,10 +64,11 @@ def _line(one: Best, rows: Sequence[Row], facts: Facts | None, at: int) -> Itera
         f"<code>{escape(climb.id)}</code> ({state}), {climb.began[:10]} to {climb.last[:10]}.</p>"
     )
     yield from _configuration(one)
+    yield f"<p>{escape(said(graded(one, rows)))}</p>"
     yield '<div class="plots">'
     yield from _plots(one, rows, facts, at)
     yield "</div>"
-    yield from _ladder(one)
+    yield from _ladder(one, credits_.get(plan.ladder_digest, {}))
     yield from _predicted(one)
     yield "</section>"
 
@@ -150,9 +157,9 @@ def _caption(name: str, one: Best, facts: Facts | None) -> str:
     return f"The allocator's arithmetic.{predicted}{logged}"
 
 
-def _ladder(one: Best) -> Iterator[str]:
-    metrics, rows = grid(ladder(one.climb))
-    columns = ("lever", *map(label, metrics), "verdict", "boots", "voids", "seeds' rule", "why")
+def _ladder(one: Best, credits_: Mapping[str, str]) -> Iterator[str]:
+    metrics, titles, rows = grid(ladder(one.climb, credits_))
+    columns = ("lever", *map(label, metrics), *titles)
     yield f'<h3>Verdicts</h3><div class="verdicts">{_table(columns, rows)}</div>'
 
 

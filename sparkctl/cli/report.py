@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from ledger import render
+from ledger import markers, render
 from ledger.entry import Row
 from sparkctl import edge
+from sparkctl.cli.credited import credits_of
 from sparkctl.cli.recorded import read
 from sparkctl.cli.session import Session, verb
 from sparkctl.errors import FileFault, UsageFault
@@ -37,12 +38,12 @@ def report(
             hint="add --readme README.md or --html FILE",
         )
     rows = read(session, must_exist=True).rows
-    block = render.render(rows)
+    block = render.render(rows, credits_=credits_of(rows))
     if readme is None and html is None:
         session.console.show(block)
         session.console.answer({"ok": True, "block": block})
         return 0
-    stale = [_block(session, readme, block, check=check)] if readme else []
+    stale = [_block(session, readme, rows, check=check)] if readme else []
     stale += [_page(session, html, rows, check=check)] if html else []
     session.console.answer(
         {
@@ -55,15 +56,15 @@ def report(
     return 1 if any(stale) and check else 0
 
 
-def _block(session: Session, readme: Path, block: str, *, check: bool) -> bool:
-    """Put the block into a file unless it is there already, and return whether it was not."""
-    before = edge.read_text(readme)
+def _block(session: Session, readme: Path, rows: Sequence[Row], *, check: bool) -> bool:
+    """Put the blocks into a file unless they are there already, and return whether they were not."""
+    before, credits_ = edge.read_text(readme), credits_of(rows)
     try:
-        after = render.splice(before, block)
-    except render.MarkerFault as fault:
+        after = markers.splice(before, lambda what: render.render(rows, what, credits_))
+    except markers.MarkerFault as fault:
         raise FileFault(
             f"{readme}: {fault}",
-            hint=f"put these two lines where the block belongs:\n{render.START}\n{render.END}",
+            hint=f"put these two lines where the block belongs:\n{markers.START}\n{markers.END}",
         ) from fault
     return _renewed(session, readme, "the block", before, after, check=check)
 
@@ -74,7 +75,9 @@ def _page(session: Session, html: Path, rows: Sequence[Row], *, check: bool) -> 
     from sparkctl.cli import report_facts  # noqa: PLC0415
 
     before = edge.read_text(html) if html.exists() else ""
-    return _renewed(session, html, "the page", before, page(rows, report_facts.facts(rows)), check=check)
+    return _renewed(
+        session, html, "the page", before, page(rows, report_facts.facts(rows), credits_of(rows)), check=check
+    )
 
 
 def _renewed(session: Session, path: Path, noun: str, before: str, after: str, *, check: bool) -> bool:
