@@ -110,6 +110,49 @@ def test_a_boot_in_the_shape_of_v41bench(tmp_path: Path, capsys: pytest.CaptureF
     assert told == wanted
     figures = {one.name: one.value for one in named(results.of_document(told).figures)}
     assert figures["c1_per_stream_tok_s"] == pytest.approx(50.0)
+    assert (told["started"], told["finished"]) == (AT, "2026-11-30T00:01:00Z")
+    assert shape(told) == SHAPE
+
+
+NUMBER = "number"
+REQUEST = dict.fromkeys(
+    ("ttft_s", "total_s", "completion_tokens", "prompt_tokens", "decode_tok_s", "chars"), NUMBER
+)
+SPEEDS = dict.fromkeys(("agg_tok_s", "per_stream_tok_s", "ttft_mean_s"), NUMBER)
+SHAPE: dict[str, Any] = {
+    **dict.fromkeys(("label", "prompt_set", "model", "notes", "started", "finished"), "text"),
+    "batches": {
+        "c": NUMBER,
+        "category": "text",
+        "wall_s": NUMBER,
+        "tokens": NUMBER,
+        **SPEEDS,
+        "requests": REQUEST,
+    },
+    "prefill": dict.fromkeys(("target", "prompt_tokens", "ttft_s", "prefill_tok_s"), NUMBER),
+    "headline": {"level": NUMBER, **SPEEDS},
+}
+"""Keys and types of a published result, a list by what each of its items is; `acceptance` is ours and beside them.
+
+From results/exl3tp3a10/bench-exl3tp3a10.json of tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark.
+"""
+
+
+def shape(told: Any) -> Any:
+    """Return the keys and types of a document; the items of a list must be alike."""
+    if isinstance(told, dict):
+        return {key: shape(value) for key, value in told.items() if key != "acceptance"}
+    if isinstance(told, list):
+        found = [shape(one) for one in told]
+        assert all(one == found[0] for one in found)
+        return found[0]
+    return (
+        NUMBER
+        if isinstance(told, int | float) and not isinstance(told, bool)
+        else "text"
+        if isinstance(told, str)
+        else told
+    )
 
 
 @pytest.mark.parametrize(

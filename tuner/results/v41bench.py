@@ -5,8 +5,10 @@ differ on purpose when its prompts are sent by us: the tags are unique to each r
 run on a warm engine reads its prefills from the cache), and a reply ends with its last token, not with the end of the stream.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import fmean
 from typing import Any
 
 from tuner.metrics import acceptance
@@ -194,12 +196,29 @@ def document(bench: Bench, *, label: str, model: str) -> Mapping[str, Any]:
         "model": model,
         "notes": "written by sparkctl; seconds are those of the last token, not of the end of the stream",
         "started": bench.started,
+        "finished": _later(bench.started, bench.seconds),
         "batches": batches,
         "prefill": prefills,
+        "headline": [_headline(level, batches) for level in dict.fromkeys(one["c"] for one in batches)],
         "acceptance": {
             cell.name: acceptance(bench, cell) for cell in bench.workload.cells if cell.kind == "decode"
         },
     }
+
+
+def _headline(level: int, batches: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the plain means over a level's batches, as it makes them: counting, which flatters speculation, is left out."""
+    own = [one for one in batches if one["c"] == level and one["category"] != COUNTING]
+    means = {
+        key: [one[key] for one in own if one[key] is not None]
+        for key in ("agg_tok_s", "per_stream_tok_s", "ttft_mean_s")
+    }
+    return {"level": level} | {key: round(fmean(told), 3) if told else None for key, told in means.items()}
+
+
+def _later(started: str, seconds: float) -> str:
+    moment = datetime.fromisoformat(started) + timedelta(seconds=seconds)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _rounds(requests: tuple[Request, ...]) -> Iterator[tuple[Request, ...]]:
