@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scipy import special
+import scipy
 
 from tuner.course import Course
 from tuner.factorial import confirmation
@@ -116,15 +116,15 @@ def _power_of_blocks(ladder: Ladder, plan: Plan, name: str, scatter: float, gain
 
 def _power_of_arms(ladder: Ladder, scatter: float, gain: float) -> float:
     error = scatter * math.sqrt(2 / ladder.boots.most)
-    limit = _quantile(-float(special.ndtri(alpha(ladder))), 2 * ladder.boots.most - 2)
+    limit = _quantile(-float(scipy.special.ndtri(alpha(ladder))), 2 * ladder.boots.most - 2)
     return _above(ladder, gain, error, limit)
 
 
 def _quantile(z: float, degrees: int) -> float:
     """Return the quantile of Student's t with the tail of this z; inf where nothing is left to tell the noise from."""
-    return -float(special.stdtrit(degrees, special.ndtr(-z))) if degrees > 0 else math.inf
+    return -float(scipy.special.stdtrit(degrees, scipy.special.ndtr(-z))) if degrees > 0 else math.inf
 
 
 def _above(ladder: Ladder, gain: float, error: float, limit: float) -> float:
     wanted = max(limit, math.log1p(ladder.min_gain) / error)
-    return float(special.ndtr(math.log1p(gain) / error - wanted))
+    return float(scipy.special.ndtr(math.log1p(gain) / error - wanted))

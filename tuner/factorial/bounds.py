@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
-from scipy.optimize import brentq
 
 _LOWEST, _HIGHEST = -8.0, 9.0
 """z beyond which no chance is left: Phi(-8) is 6e-16."""
@@ -36,8 +35,8 @@ def spent(error: float, share: float) -> float:
     """Return the one-sided error spent by that share of the information: 2 - 2 Phi(z_(1 - error/2) / sqrt(share))."""
     if share <= 0:
         return 0.0
-    quantile = -float(special.ndtri(error / 2))
-    return 2 * float(special.ndtr(-quantile / math.sqrt(min(share, 1.0))))
+    quantile = -float(scipy.special.ndtri(error / 2))
+    return 2 * float(scipy.special.ndtr(-quantile / math.sqrt(min(share, 1.0))))
 
 
 def bound(error: float, looks: tuple[Look, ...]) -> float:
@@ -64,7 +63,7 @@ class _Stage:
 def _stage(error: float, looks: tuple[Look, ...]) -> _Stage:
     last = looks[-1]
     if len(looks) == 1:
-        limit = _limit(spent(error, last.share), lambda z: float(special.ndtr(-z)))
+        limit = _limit(spent(error, last.share), lambda z: float(scipy.special.ndtr(-z)))
         nodes, weights = _grid(limit)
         return _Stage(limit, nodes, weights * np.exp(-nodes * nodes / 2) / math.sqrt(2 * math.pi))
     before = _stage(error, looks[:-1])
@@ -75,7 +74,7 @@ def _stage(error: float, looks: tuple[Look, ...]) -> _Stage:
     root, drawn = math.sqrt(last.information), before.nodes * math.sqrt(old.information)
 
     def crossing(z: float) -> float:
-        return float(before.masses @ special.ndtr((drawn - z * root) / step))
+        return float(before.masses @ scipy.special.ndtr((drawn - z * root) / step))
 
     limit = _limit(spent(error, last.share) - spent(error, old.share), crossing)
     nodes, weights = _grid(limit)
@@ -88,7 +87,9 @@ def _limit(chance: float, crossing: Callable[[float], float]) -> float:
     """Return the z that is crossed with this chance."""
     if chance < _LEAST_SPENT or crossing(_HIGHEST) > chance:
         return math.inf
-    return float(brentq(lambda z: math.log(max(crossing(z), 1e-300) / chance), 0.0, _HIGHEST, xtol=1e-8))
+    return float(
+        scipy.optimize.brentq(lambda z: math.log(max(crossing(z), 1e-300) / chance), 0.0, _HIGHEST, xtol=1e-8)
+    )
 
 
 def _grid(limit: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

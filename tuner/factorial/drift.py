@@ -14,8 +14,8 @@ a column that does not move the covariates.
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 
 Floats = NDArray[np.float64]
 
@@ -89,17 +89,17 @@ def _whiten(ratio: float, walk: Floats, joined: Floats, columns: int) -> _Whiten
     if ratio:
         covariance = ratio * walk
         covariance[np.diag_indices_from(covariance)] += 1.0
-        root, _ = lapack.dpotrf(covariance, lower=1, overwrite_a=1)
-        white, _ = lapack.dtrtrs(root, joined, lower=1)
+        root, _ = scipy.linalg.lapack.dpotrf(covariance, lower=1, overwrite_a=1)
+        white, _ = scipy.linalg.lapack.dtrtrs(root, joined, lower=1)
         log_determinant = 2.0 * float(np.log(np.diag(root)).sum())
     else:
         white, log_determinant = joined, 0.0
     design, logs = white[:, :columns], white[:, columns:]
     cross = design.T @ white
-    root, fault = lapack.dpotrf(cross[:, :columns], lower=1)
+    root, fault = scipy.linalg.lapack.dpotrf(cross[:, :columns], lower=1)
     if fault or float(np.diag(root).min()) < _SMALLEST_PIVOT:
         raise ValueError("the design has columns that depend on each other, wanted them independent")
-    inverse = lapack.dpotri(root, lower=1)[0]
+    inverse = scipy.linalg.lapack.dpotri(root, lower=1)[0]
     inverse = np.tril(inverse) + np.tril(inverse, -1).T
     effects = inverse @ cross[:, columns:]
     log_determinant += 2.0 * float(np.log(np.diag(root)).sum())

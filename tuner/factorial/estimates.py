@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tuner.factorial.drift import Fit, Floats, Regression, independent
 from tuner.factorial.plan import Plan
@@ -56,14 +56,14 @@ class Estimate:
         if not self.degrees:
             return 0.0
         t = self.effect / self.error if self.error else math.copysign(math.inf, self.effect)
-        tail = float(special.stdtr(self.degrees, -abs(t)))
-        return math.copysign(-float(special.ndtri(tail)), t)
+        tail = float(scipy.special.stdtr(self.degrees, -abs(t)))
+        return math.copysign(-float(scipy.special.ndtri(tail)), t)
 
     def reach(self, z: float) -> float:
         """Return how far the effect is known on the log scale, for a bound z of the normal."""
         if not math.isfinite(z):
             return math.inf
-        return -float(special.stdtrit(self.degrees, float(special.ndtr(-z)))) * self.error
+        return -float(scipy.special.stdtrit(self.degrees, float(scipy.special.ndtr(-z)))) * self.error
 
 
 Estimates = Mapping[str, Mapping[str, Estimate]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from scipy import special
+import scipy
 
 from tuner.factorial.bounds import Look
 from tuner.factorial.hadamard import runs_of_block
@@ -109,7 +109,7 @@ def _explained(noise: Noise, covariates: int) -> float:
 def _runs(ladder: Ladder, scatter: float) -> int:
     """Return N = 4 s^2 (z_error + z_power)^2 / gain^2, rounded up to a whole step."""
     error = ladder.error / max(1, levers_judged(ladder))
-    quantiles = -float(special.ndtri(error)) + float(special.ndtri(WANTED_POWER))
+    quantiles = -float(scipy.special.ndtri(error)) + float(scipy.special.ndtri(WANTED_POWER))
     wanted = 4 * (scatter * quantiles / math.log1p(WANTED_GAIN)) ** 2
     return LOOK_EVERY * math.ceil(wanted / LOOK_EVERY)
 
@@ -124,7 +124,7 @@ def _shares(ladder: Ladder, left: Mapping[str, float], runs: int) -> dict[str, f
     size = math.log1p(ladder.min_gain)
     spends = {
         name: levers_judged(ladder)
-        * float(special.ndtr(-size / (2 * scatter / math.sqrt(runs))))
+        * float(scipy.special.ndtr(-size / (2 * scatter / math.sqrt(runs))))
         / ladder.error
         for name, scatter in left.items()
     }

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from scipy import special
+import scipy
 
 from tuner.factorial.bounds import Look, bound
 from tuner.factorial.estimates import Estimate, Estimates
@@ -137,7 +137,7 @@ def mean_gain(sight: Sight, lever: str) -> float:
 def is_held(sight: Sight, lever: str, guard: Guard) -> bool:
     """Whether a guard is kept by its bound: the metric is not inferior by more than `most_loss`."""
     found = sight.estimates[lever][guard.metric]
-    return found.effect - found.reach(-float(special.ndtri(GUARD_ERROR))) > math.log1p(-guard.most_loss)
+    return found.effect - found.reach(-float(scipy.special.ndtri(GUARD_ERROR))) > math.log1p(-guard.most_loss)
 
 
 def is_lost(sight: Sight, lever: str, guard: Guard) -> bool:
@@ -176,7 +176,7 @@ def hope(sight: Sight, name: str, found: Estimate) -> float:
     error = found.error * math.sqrt(now.share)
     wanted = max(final, math.log1p(sight.ladder.min_gain) / error)
     expected = found.z * math.sqrt(now.share) + math.log1p(FUTILE_GAIN) / error * (1 - now.share)
-    return float(special.ndtr((expected - wanted) / math.sqrt(1 - now.share)))
+    return float(scipy.special.ndtr((expected - wanted) / math.sqrt(1 - now.share)))
 
 
 def boots_wanted(sight: Sight, lever: str) -> int | None:
@@ -186,7 +186,7 @@ def boots_wanted(sight: Sight, lever: str) -> int | None:
         found, passed = sight.estimates[lever][name], limit(sight, name)
         if math.isfinite(passed) and math.isfinite(found.scatter):
             gain = max(found.effect, math.log1p(WANTED_GAIN))
-            quantiles = passed + float(special.ndtri(OPEN_POWER))
+            quantiles = passed + float(scipy.special.ndtri(OPEN_POWER))
             boots = math.ceil(4 * (found.scatter * quantiles / gain) ** 2)
             needs.append(max(2, boots - sight.looks[-1].information))
     return min(needs, default=None)
@@ -194,7 +194,7 @@ def boots_wanted(sight: Sight, lever: str) -> int | None:
 
 def compare(sight: Sight, lever: str) -> dict[str, Comparison]:
     """Return a lever's effects as ratios, each with the interval that decides it."""
-    guards = {guard.metric: -float(special.ndtri(GUARD_ERROR)) for guard in sight.ladder.guards}
+    guards = {guard.metric: -float(scipy.special.ndtri(GUARD_ERROR)) for guard in sight.ladder.guards}
     limits = guards | {name: limit(sight, name) for name in sight.ladder.primary}
     return {name: _comparison(found, limits[name]) for name, found in sight.estimates.get(lever, {}).items()}
 
@@ -210,7 +210,7 @@ def _comparison(found: Estimate, z: float) -> Comparison:
         estimate=ratio(found.effect),
         low=ratio(found.effect - reach),
         high=ratio(found.effect + reach),
-        confidence=1 - 2 * float(special.ndtr(-z)),
+        confidence=1 - 2 * float(scipy.special.ndtr(-z)),
         error=found.error,
         scatter=found.scatter,
         n_arm=found.n_on,
