@@ -142,9 +142,7 @@ def tune(
                 )
             return joint_shown.show(session, lines, rungs, together)
         with watched as watch:
-            ended = climber.run(
-                session, lines[0], rungs, workload, planned=planned, limit=limit, watch=watch
-            )
+            ended = climber.run(session, lines[0], rungs, workload, planned=planned, limit=limit, watch=watch)
     return tune_shown.show(session, lines[0], rungs, ended)
 
 

@@ -56,7 +56,10 @@ _TITLES = dict((*STAGES, STOP))
 class Taker(Protocol):
     """Who takes events: the watch of this process, or one that hands them on to another process."""
 
-    clock: Clock
+    @property
+    def clock(self) -> Clock:
+        """The line's clock."""
+        ...
 
     def take(self, event: Event) -> None:
         """Take an event."""

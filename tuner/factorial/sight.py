@@ -112,7 +112,7 @@ def divided(sight: Sight, lever: str) -> tuple[str, ...]:
 
 
 def _is_apart(split: Split) -> bool:
-    wanted = -float(special.stdtrit(split.degrees, DIVIDED_ERROR / 2)) * split.error
+    wanted = -float(scipy.special.stdtrit(split.degrees, DIVIDED_ERROR / 2)) * split.error
     return split.effects[0] * split.effects[1] < 0 and abs(split.difference) > wanted
 
 
@@ -225,7 +225,7 @@ def _on_line(found: Estimate, at: int) -> Comparison:
     if split is None:
         raise ValueError("an effect of one line, wanted one of two")
     effect, error = split.effects[at], split.errors[at]
-    reach = -float(special.stdtrit(split.degrees, LINE_ERROR / 2)) * error
+    reach = -float(scipy.special.stdtrit(split.degrees, LINE_ERROR / 2)) * error
     return Comparison(
         estimate=ratio(effect),
         low=ratio(effect - reach),
