@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ledger.entry import Row
 from ledger.history import Climb as PastClimb
@@ -62,7 +62,8 @@ def run(
     past = _Past(course=log.begin(planned)) if planned else _past(session, log)
     workers = {
         served.line.name: Measurer(
-            session=session,
+            # What moves on this process's terminal does not travel with a worker.
+            session=replace(session, console=replace(session.console)),
             served=served,
             ladder=rungs,
             workload=workload,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ledger import record
 from sparkctl.cli.measurer import Measurer
 from sparkctl.errors import Unclear
+from sparkctl.live.event import Booted, Booting
 from tuner.climb import Climb
 from tuner.metrics import Metric
 from tuner.steps import Boot, Trial, name_of
@@ -37,11 +38,14 @@ class DrawnWorker(Measurer):
             raise Unclear("spark-b2 did not answer in 30 s", hint="look at its cable")
         time.sleep(5 if (state / "slow").exists() else 0.01)
         trial = _drawn(line, step, self.session.new_id(f"boot-{line}"))
-        self.console.say(f"boot {step.number:>2}  {name_of(step.on)}")
+        self.teller.tell(Booting(boot=trial.boot, number=step.number, on=step.on, reason=step.reason))
         self._boot(trial)
         if trial.outcome != "failed":
             body = record.bench(trial, None, climb=self.climb, simulated=self.session.simulated)
             self._append("bench", body)
+        self.teller.tell(
+            Booted(boot=trial.boot, number=step.number, on=step.on, outcome=trial.outcome, seconds=600.0)
+        )
         return trial
 
     def serve(self, ended: Climb) -> None:

@@ -151,25 +151,48 @@ def test_a_line_whose_nodes_are_away_leaves_and_comes_back(tuned: Tuned, folder:
     assert ended["lines"]["B"]["away"] is None
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.full)])
-def test_an_interrupt_ends_both_workers(tuned: Tuned, folder: Path, sign: signal.Signals) -> None:
-    """Ctrl-C or a kill in the midst of two boots leaves no process, and what was finished is kept."""
+@pytest.mark.parametrize(
+    ("signs", "code"),
+    [
+        pytest.param((signal.SIGINT,), 4, id="ctrl-c"),
+        pytest.param((signal.SIGINT, signal.SIGINT), 3, id="ctrl-c-twice"),
+        pytest.param((signal.SIGKILL,), -signal.SIGKILL, id="kill", marks=pytest.mark.full),
+    ],
+)
+def test_an_interrupt_ends_both_workers(
+    tuned: Tuned, folder: Path, signs: tuple[signal.Signals, ...], code: int
+) -> None:
+    """The first Ctrl-C lets two boots end, the second or a kill does not; no process is left, and what was finished is kept."""
     main = folder / "main.py"
     main.write_text(MAIN, encoding="utf-8")
     root = str(Path(__file__).parents[2])
     (folder / "state" / "slow").touch()
-    argv = [sys.executable, str(main), "tune", *LINES, "--seed", "5", "--state", str(folder / "state")]
+    events = folder / "events.jsonl"
+    argv = [
+        sys.executable,
+        str(main),
+        "tune",
+        *LINES,
+        "--seed",
+        "5",
+        "--events",
+        str(events),
+        "--state",
+        str(folder / "state"),
+    ]
     running = subprocess.Popen(
         argv, env=os.environ | {"PYTHONPATH": root}, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         until = time.monotonic() + 120
-        while len(workers := children(running.pid)) < 2 and time.monotonic() < until:
+        while not (events.exists() and events.read_text().count('"booting"') == 2):
+            assert time.monotonic() < until
             time.sleep(0.1)
-        time.sleep(4)
         workers = children(running.pid)
-        running.send_signal(sign)
-        running.communicate(timeout=60)
+        for sign in signs:
+            running.send_signal(sign)
+            time.sleep(0.5)
+        _, err = running.communicate(timeout=60)
     finally:
         running.kill()
     assert len(workers) >= 2
@@ -177,10 +200,31 @@ def test_an_interrupt_ends_both_workers(tuned: Tuned, folder: Path, sign: signal
     while (left := [pid for pid in workers if alive(pid)]) and time.monotonic() < until:
         time.sleep(0.1)
     assert left == []
-    assert running.returncode == (3 if sign == signal.SIGINT else -sign)
+    assert running.returncode == code, err
+    assert ("Ctrl-C again stops now" in err) == (signal.SIGINT in signs)
+    rows = Journal(folder / "state" / "ledger.jsonl").read().rows
+    if code == 4:
+        assert {row.line for row in rows if row.kind == "bench"} == {"A", "B"}
+        assert not (folder / "state" / "serves-A").exists()
     (folder / "state" / "slow").unlink()
     code, ended = tuned(*LINES, "--resume")
     assert (code, ended["end"]) == (0, "done")
+
+
+def test_events_name_the_line_and_a_verdict_is_handed_to_the_hook_once(tuned: Tuned, folder: Path) -> None:
+    """Both lines in one file, each with its own boots and verdicts; the owner is not called twice for one verdict."""
+    hook = folder / "hook"
+    hook.write_text('#!/bin/sh\necho "$SPARKCTL_EVENT $SPARKCTL_LEVER" >> hooked\n', encoding="utf-8")
+    hook.chmod(0o755)
+    _, ended = tuned(*LINES, "--events", "events.jsonl", "--notify", "./hook")
+    told = [json.loads(one) for one in (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    for line in "AB":
+        own = [one for one in told if one["line"] == line]
+        assert (own[0]["event"], own[-1]["event"], own[-1]["outcome"]) == ("began", "ended", "done")
+        assert sum(one["event"] == "booted" for one in own) == ended["lines"][line]["boots"]
+        assert {one["lever"]: one["verdict"] for one in own if one["event"] == "verdict"} == verdicts(ended)
+    called = (folder / "hooked").read_text(encoding="utf-8").splitlines()
+    assert sorted(called) == sorted(["done ", "done ", *(f"verdict {lever}" for lever in verdicts(ended))])
 
 
 def children(pid: int) -> list[int]:
