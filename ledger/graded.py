@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ledger.best import Best
-from ledger.bodies import is_simulated, live
+from ledger.bodies import is_simulated
 from ledger.entry import Json, Row
 from ledger.fields import each, get, mapping, number, text, whole
 from ledger.quality import is_run, quality
+from ledger.retractions import live
 
 WORDS = {
     "kl_nats": "KL from the reference (nats)",

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from statistics import median
 
 from ledger import calibrations
-from ledger.bodies import is_simulated, live
+from ledger.bodies import is_simulated
 from ledger.entry import Row
 from ledger.fields import get, number
+from ledger.retractions import live
 from sparkctl.cli.recorded import read
 from sparkctl.cli.session import Session
 from tuner.outlook import BOOT_MINUTES
