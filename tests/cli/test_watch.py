@@ -103,6 +103,6 @@ def test_the_second_ctrl_c_takes_the_boot_down(practice: Program) -> None:
 
 
 def lines(text: str) -> list[str]:
-    """Return the lines of the view as they stood on the terminal: those that its head and foot hold."""
-    plain = _CONTROL.sub("", text).replace("\r", "\n")
+    """Return the lines of the view as they stood on the terminal, without the ^C that it echoes into them."""
+    plain = _CONTROL.sub("", text).replace("\r", "\n").replace("^C", "")
     return [one for one in plain.split("\n") if one.startswith(("line A", "boot 1 of", "  ", "ends about"))]
