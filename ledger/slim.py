@@ -22,6 +22,7 @@ _HEAD = re.compile(
     rb'\{"n":([1-9][0-9]*),"at":"([0-9TZ:-]{20})","kind":"([a-z]+)","line":("(?:[^"\\]|\\.)*"),"body":'
 )
 _TAIL = re.compile(rb',"prev":"([0-9a-f]{64}|)","hash":"([0-9a-f]{64})"\}\Z')
+_PREV = b',"prev":"'
 _TAIL_MOST = len(',"prev":"","hash":""}') + 2 * 64
 
 _SHORT = 2048
@@ -38,7 +39,7 @@ def slim(raw: bytes) -> tuple[Row, str]:
         RowFault: as `ledger.codec.strict`.
 
     """
-    head, tail = _HEAD.match(raw), _TAIL.search(raw, max(0, len(raw) - _TAIL_MOST))
+    head, tail = _HEAD.match(raw), _TAIL.match(raw, max(0, raw.rfind(_PREV, len(raw) - _TAIL_MOST)))
     if not head or not tail or not is_kind(kind := head[3].decode()) or not is_moment(head[2].decode()):
         return strict(raw)
     body = memoryview(raw)[head.end() : tail.start()]

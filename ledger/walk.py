@@ -15,6 +15,10 @@ from ledger import lock
 from ledger.tail import last_line
 
 
+_BUFFER = 1 << 20
+"""Bytes read at once: a line of a bench is longer than what a file is read by otherwise, and would be pieced together."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seal:
     """How a file stood at a moment: it is another one, or was written to, when any of these differs."""
@@ -65,7 +69,7 @@ def walk(path: Path, *, wait_s: float) -> Iterator[Walk | None]:
     """
     with lock.reading(path, wait_s=wait_s):
         try:
-            file = path.open("rb")
+            file = path.open("rb", buffering=_BUFFER)
         except FileNotFoundError:
             yield None
             return
