@@ -14,7 +14,6 @@ from typing import BinaryIO
 from ledger import lock
 from ledger.tail import last_line
 
-
 _BUFFER = 1 << 20
 """Bytes read at once: a line of a bench is longer than what a file is read by otherwise, and would be pieced together."""
 
