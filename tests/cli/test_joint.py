@@ -208,7 +208,8 @@ def test_an_interrupt_ends_both_workers(
         assert not (folder / "state" / "serves-A").exists()
     (folder / "state" / "slow").unlink()
     code, ended = tuned(*LINES, "--resume")
-    assert (code, ended["end"]) == (0, "done")
+    assert code == 0, ended
+    assert ended["end"] == "done"
 
 
 def test_events_name_the_line_and_a_verdict_is_handed_to_the_hook_once(tuned: Tuned, folder: Path) -> None:
