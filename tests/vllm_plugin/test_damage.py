@@ -36,6 +36,28 @@ def test_the_worst_reply_is_bounded(eps: int, bar: int, wishes: list[int], kept:
     assert sum(taken) <= eps * len(taken) + bar + max(taken)
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    eps=st.integers(0, 3 * NAT),
+    bar=st.integers(0, 8 * NAT),
+    wishes=st.lists(st.tuples(st.integers(0, 64 * NAT), st.integers(0, 64 * NAT)), min_size=1, max_size=60),
+)
+def test_it_is_bounded_whatever_the_deep_floor_costs(
+    eps: int, bar: int, wishes: list[tuple[int, int]]
+) -> None:
+    """With 2 h in the place of h, since from there on everything is read: an adversary chooses plain and deep costs freely."""
+    accounts = damage.admit(damage.opened(1, bar / NAT), 0, eps / NAT)
+    eps, bar = int(accounts.eps[0]), accounts.bar
+    taken: list[int] = []
+    for plain, deep in wishes:
+        cost = 0 if accounts.spent[0] else deep if accounts.deep[0] else plain
+        taken.append(cost)
+        accounts = damage.charge(
+            accounts, np.array([0], np.int32), np.array([cost], np.int64), np.array([True])
+        )
+    assert sum(taken) <= eps * len(taken) + 2 * bar + max(taken)
+
+
 @dataclass
 class Books:
     """What a plain account of each request by its name would hold."""
@@ -137,11 +159,13 @@ def test_experts_of_a_request_above_the_bar_are_read_deeper() -> None:
     """At least the deep floor, all tiles for one that asked for whole reads, and no others are touched."""
     accounts = damage.admit(damage.admit(damage.opened(3, 1.0), 0, 0.1), 1, 0.1, whole=True)
     accounts = damage.charge(
-        accounts, np.array([0], np.int32), np.array([5 * NAT], np.int64), np.array([True])
+        accounts, np.array([0], np.int32), np.array([2 * NAT], np.int64), np.array([True])
     )
     slots = np.array([0, 1, -1], np.int32)
     picks = np.array([[0, 1], [1, 2], [3, 4]], np.int32)
     assert damage.floors(accounts, slots, picks, 5, (1, 4, 9)).tolist() == [4, 9, 9, 1, 1]
+    spent = damage.charge(accounts, np.array([0], np.int32), np.array([NAT], np.int64), np.array([True]))
+    assert damage.floors(spent, slots, picks, 5, (1, 4, 9)).tolist() == [9, 9, 9, 1, 1], "twice the bar"
     recovered = damage.charge(
         accounts, np.array([0] * 60, np.int32), np.zeros(60, np.int64), np.ones(60, bool)
     )

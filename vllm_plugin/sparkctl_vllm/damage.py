@@ -86,6 +86,15 @@ class Accounts:
         """Slots whose experts are read deeper in the next step."""
         return ~self.free & ((self.owed > self.bar) | self.whole)
 
+    @property
+    def spent(self) -> NDArray[np.bool_]:
+        """Slots whose experts are read whole in the next step: those that ask for it, and those whose account passed twice the bar.
+
+        A floor of tiles may still cost more than eps; whole reads cost nothing. So no account passes 2 h by more than one token, and the
+        bound holds with 2 h in the place of h whatever the floor costs.
+        """
+        return ~self.free & ((self.owed > 2 * self.bar) | self.whole)
+
 
 def opened(slots: int, bar: float) -> Accounts:
     """Return accounts of so many free slots; `bar` is h in nats."""
@@ -186,7 +195,7 @@ def floors(
     for row, slot in enumerate(slots):
         if slot >= 0 and accounts.deep[slot]:
             chosen = picks[row][picks[row] >= 0]
-            found[chosen] = np.maximum(found[chosen], whole if accounts.whole[slot] else deep)
+            found[chosen] = np.maximum(found[chosen], whole if accounts.spent[slot] else deep)
     return found
 
 

@@ -31,6 +31,15 @@ class Matrix:
             return self.codes[expert].to(dtype)
         return mxfp4.dequantised(self.codes[expert], self.scales[expert], dtype)
 
+    def columns(self, order: torch.Tensor) -> "Matrix":
+        """Return the weight with its inputs in another order, [experts, in] of old places; MXFP4 is quantised anew, an expert at a time."""
+        if self.scales is None:
+            return Matrix(codes=torch.take_along_dim(self.codes, order[:, None], 2))
+        codes, scales = torch.empty_like(self.codes), torch.empty_like(self.scales)
+        for expert in range(self.shape[0]):
+            codes[expert], scales[expert] = mxfp4.quantised(self.numbers(expert)[:, order[expert]])
+        return Matrix(codes=codes, scales=scales)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
@@ -87,11 +96,8 @@ class Experts:
         def rows(one: torch.Tensor) -> torch.Tensor:
             return torch.take_along_dim(one, order[..., None], 1)
 
-        def columns(numbers: torch.Tensor, expert: int) -> torch.Tensor:
-            return numbers[:, order[expert]]
-
         return replace(
-            self, gate=_rows(self.gate, rows), up=_rows(self.up, rows), down=_columns(self.down, columns)
+            self, gate=_rows(self.gate, rows), up=_rows(self.up, rows), down=self.down.columns(order)
         )
 
     def regrouped_error(self, order: torch.Tensor) -> float:
@@ -134,12 +140,3 @@ def _sound(name: str, one: Matrix) -> None:
 
 def _rows(one: Matrix, moved: Callable[[torch.Tensor], torch.Tensor]) -> Matrix:
     return Matrix(codes=moved(one.codes), scales=None if one.scales is None else moved(one.scales))
-
-
-def _columns(one: Matrix, moved: Callable[[torch.Tensor, int], torch.Tensor]) -> Matrix:
-    if one.scales is None:
-        return Matrix(codes=torch.stack([moved(numbers, expert) for expert, numbers in enumerate(one.codes)]))
-    made = [mxfp4.quantised(moved(one.numbers(expert), expert)) for expert in range(one.shape[0])]
-    return Matrix(
-        codes=torch.stack([codes for codes, _ in made]), scales=torch.stack([scales for _, scales in made])
-    )

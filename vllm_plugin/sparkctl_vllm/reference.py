@@ -51,11 +51,18 @@ def hidden(experts: Experts, expert: int, x: torch.Tensor, neurons: int, dtype: 
 
 def read(step: Step, reading: Reading, experts: Experts, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     """Return y, [rows, hidden] in `dtype`; padding rows are 0. Only the read prefix of each expert is touched."""
-    plan = planned(step, reading, experts.gate.shape[0])
+    return read_to(step, planned(step, reading, experts.gate.shape[0]).depths, experts, dtype)
+
+
+def read_to(
+    step: Step, depths: torch.Tensor, experts: Experts, dtype: torch.dtype = torch.float64
+) -> torch.Tensor:
+    """Return y as `read` does, with depths that are given, int32 [experts] in tiles; whom nobody picked is not read, however deep."""
+    picks = step.picks[: step.valid]
     y = torch.zeros(step.x.shape, dtype=dtype, device=step.x.device)
-    for expert in plan.depths.nonzero().flatten().tolist():
-        neurons = int(plan.depths[expert]) * TILE
-        rows, slots = (step.picks[: step.valid] == expert).nonzero(as_tuple=True)
+    for expert in picks[picks >= 0].unique().tolist():
+        neurons = int(depths[expert]) * TILE
+        rows, slots = (picks == expert).nonzero(as_tuple=True)
         h = hidden(experts, expert, step.x[rows].to(dtype), neurons, dtype)
         out = h @ experts.down.numbers(expert, dtype)[:, :neurons].T
         y.index_add_(0, rows, out * step.weights[rows, slots].to(dtype)[:, None])

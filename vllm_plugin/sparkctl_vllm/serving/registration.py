@@ -26,7 +26,13 @@ class Feature:
     module: str
 
 
-FEATURES: tuple[Feature, ...] = ()
+FEATURES = (
+    Feature(
+        name="budget reads",
+        wanted=lambda asked: asked.plan is not None,
+        module="sparkctl_vllm.serving.installation",
+    ),
+)
 
 
 def register() -> None:

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PLAN = "SPARKCTL_BUDGET_PLAN"
+POLICY = "SPARKCTL_BUDGET_POLICY"
+FIGURES = "SPARKCTL_BUDGET_FIGURES"
+
+WATER_FILLED = "water-filled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,9 +17,17 @@ class Settings:
 
     plan: Path | None = None
     """The plan file of budget reads, without its suffix or with it; None leaves every expert read whole."""
+    policy: str = WATER_FILLED
+    """How depths are chosen."""
+    figures: Path | None = None
+    """The file by which rank 0 hands its counters to /metrics; the API's process names one where nobody did."""
 
 
 def read(environment: Mapping[str, str]) -> Settings:
-    """Return the settings that an environment holds."""
-    plan = environment.get(PLAN, "")
-    return Settings(plan=Path(plan) if plan else None)
+    """Return the settings that an environment holds; an empty variable is one that is not there."""
+    found = {name: value for name in (PLAN, POLICY, FIGURES) if (value := environment.get(name, ""))}
+    return Settings(
+        plan=Path(found[PLAN]) if PLAN in found else None,
+        policy=found.get(POLICY, WATER_FILLED),
+        figures=Path(found[FIGURES]) if FIGURES in found else None,
+    )

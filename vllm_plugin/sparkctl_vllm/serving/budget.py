@@ -1,0 +1,140 @@
+"""Budget: what one rank reads in the step that is running, and what that costs whom. One of these stands in each worker process.
+
+A step is announced before its forward and closed after it; outside of that, as in prefills, profiling and captures, everything is read.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+
+from sparkctl_vllm.damage import NAT
+from sparkctl_vllm.serving import policy, roster, wishes
+from sparkctl_vllm.serving.binding import Bound
+from sparkctl_vllm.serving.figures import Figures
+from sparkctl_vllm.serving.ledger import Ledger, Tails
+from sparkctl_vllm.serving.policy import Policy, Routed
+from sparkctl_vllm.serving.roster import Batch, Roster, Work
+
+log = logging.getLogger("vllm.sparkctl")
+
+SLOTS = 4
+"""Accounts for each request that may run at once. Ours: those that were preempted and wait keep theirs."""
+
+
+class Budget:
+    """The plan of a rank at work: policy, accounts, and the step that is running."""
+
+    def __init__(
+        self, bound: Bound, named: str, most_requests: int, figures: Figures, device: torch.device
+    ) -> None:
+        meaning = bound.plan.meaning
+        self.bound, self.figures, self.device = bound, figures, device
+        self.policy: Policy = policy.named(named, bound.plan, device)
+        self.tails = Tails(bound.plan, device)
+        self.roster = Roster(capacity=SLOTS * most_requests)
+        self.ledger = Ledger(self.roster.capacity, meaning.h, device)
+        self.most_rows = bound.plan.tables["price"].shape[1] - 1
+        tiles = torch.tensor(
+            [width // meaning.tile for width in meaning.widths], dtype=torch.int32, device=device
+        )
+        self.tiles, self.deep, self.least = (
+            tiles,
+            tiles.clamp(max=meaning.floor_tiles),
+            tiles.clamp(max=meaning.min_tiles),
+        )
+        self.tile_bytes = 0
+        self.standing: set[int] = set()
+        self.batch: Batch | None = None
+        self.rows = torch.zeros((), dtype=torch.int64, device=device)
+        self.row_slots = torch.zeros(self.most_rows, dtype=torch.int64, device=device)
+        self.cost = torch.zeros(self.most_rows, dtype=torch.int64, device=device)
+        self.read = torch.zeros(2, len(tiles), dtype=torch.int64, device=device)
+
+    def loaded(self, layer: int, tile_bytes: int) -> None:
+        """Note a layer whose experts stand sorted; with the last one, say that budget reads are on."""
+        self.tile_bytes = tile_bytes
+        self.standing.add(layer)
+        meaning = self.bound.plan.meaning
+        if len(self.standing) == meaning.layers:
+            log.info(
+                "sparkctl budget reads: on, plan %s, %d layers of %d experts in %d tiles, rank %d of %d, steps of up to %d rows, eps %g, h %g",
+                meaning.tables[:12], meaning.layers, meaning.experts, int(self.tiles[self.bound.rank]), self.bound.rank, len(self.tiles),
+                self.most_rows, meaning.eps, meaning.h,
+            )  # fmt: skip
+
+    def turnover(self, finished: Iterable[str], arrived: Mapping[str, Mapping[str, object] | None]) -> None:
+        """Close the accounts of requests that ended and open those of new ones, by name with what they asked for."""
+        self.roster, freed = roster.left(self.roster, finished)
+        for slot in freed:
+            self.ledger.leave(slot)
+        for name, extra in arrived.items():
+            self.roster, slot_ = roster.joined(self.roster, name)
+            if slot_ is None:
+                continue
+            wish = wishes.read(extra, self.bound.plan.meaning.eps)
+            if wish.fault:
+                log.warning("sparkctl budget reads: request %s is read whole: %s", name, wish.fault)
+            self.ledger.admit(slot_, wish.eps, whole=wish.whole)
+
+    def begin(self, work: Sequence[Work]) -> None:
+        """Announce the step whose forward follows."""
+        found = roster.batch(self.roster, work, self.most_rows)
+        self.batch = found if isinstance(found, Batch) else None
+        if isinstance(found, str):
+            self.figures.add(f"steps_whole_{found}", 1)
+            return
+        self.rows.fill_(found.rows)
+        self.row_slots[: found.rows] = torch.tensor(found.row_slots(), device=self.device)
+        self.cost.zero_()
+        self.read.zero_()
+
+    def depths(self, layer: int, picks: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Return int32 [experts] tiles of this rank's slice to read in a layer of the running step, and note what that costs each row."""
+        experts = self.bound.plan.meaning.experts
+        count = len(picks)
+        picks = picks.long()
+        routed = Routed(
+            layer=layer,
+            picks=picks,
+            weights=weights,
+            rows=self.rows,
+            loads=policy.loads(picks, weights, self.rows, experts),
+        )
+        floors = self.ledger.floors(self.row_slots[:count], (self.deep, self.tiles))
+        alive = torch.arange(count, device=picks.device) < self.rows
+        each = torch.where(alive, floors, 0).repeat_interleave(picks.shape[1], dim=1)
+        wanted = torch.maximum(self.policy.depths(routed), self.least[:, None])
+        wanted = wanted.scatter_reduce(1, picks.flatten().expand(len(self.tiles), -1), each, "amax")
+        depths = torch.minimum(wanted, self.tiles[:, None])
+        cost = self.tails.cost(layer, picks, weights, depths)
+        self.cost[:count] += torch.where(alive, cost, 0)
+        picked = routed.loads > 0
+        self.read[0] += torch.where(picked, depths, 0).sum(1)
+        self.read[1] += torch.where(picked, self.tiles[:, None], 0).sum(1)
+        return depths[self.bound.rank]
+
+    def close(self) -> Batch | None:
+        """End the running step: what comes after it is read whole. Returns the step, whose accepted rows are still to be charged."""
+        batch, self.batch = self.batch, None
+        return batch
+
+    def charge(self, batch: Batch, accepted: Mapping[str, int]) -> None:
+        """Charge each request of a closed step for as many of its rows as gave it a token."""
+        made = [accepted.get(name, 0) for name in batch.requests]
+        ends = (*batch.starts[1:], batch.rows)
+        longest = max(end - start for start, end in zip(batch.starts, ends, strict=True))
+        slots, starts, counts = (
+            torch.tensor(one, device=self.device) for one in (batch.slots, batch.starts, made)
+        )
+        self._count(batch)
+        self.ledger.charge(self.cost, slots, starts, counts, longest)
+        self.ledger.owed[self.roster.nobody] = 0
+
+    def _count(self, batch: Batch) -> None:
+        owed = self.ledger.owed[self.row_slots[: batch.rows]]
+        read, whole = self.read.tolist()
+        self.figures.step(batch.rows, read, whole, self.tile_bytes)
+        self.figures.add("rows_deepened", int((owed > self.ledger.bar).sum()))
+        self.figures.add("nats", float(self.cost[: batch.rows].sum()) / NAT)
+        self.figures.put("price", float(self.bound.plan.tables["price"][:, batch.rows].mean()))
