@@ -109,7 +109,7 @@ def read(path: Path, checkpoint: Mapping[str, str], *, bound: bool = True) -> Pl
 
     Not `bound`, a plan is only looked at.
     """
-    meaning = _meaning(path.with_suffix(".json"))
+    meaning = meaning_of(path)
     for name, digest in meaning.checkpoint.items() if bound else ():
         found = checkpoint.get(name, "not in this checkpoint")
         demand(
@@ -138,7 +138,9 @@ def read(path: Path, checkpoint: Mapping[str, str], *, bound: bool = True) -> Pl
     return plan
 
 
-def _meaning(path: Path) -> Meaning:
+def meaning_of(path: Path) -> Meaning:
+    """Read what the JSON file of a plan says, without its tables."""
+    path = path.with_suffix(".json")
     demand(path.is_file(), str(path), "no such file", "a plan written by calibration")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

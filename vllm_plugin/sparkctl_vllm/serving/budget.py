@@ -106,11 +106,11 @@ class Budget:
         each = torch.where(alive, floors, 0).repeat_interleave(picks.shape[1], dim=1)
         wanted = torch.maximum(self.policy.depths(routed), self.least[:, None])
         wanted = wanted.scatter_reduce(1, picks.flatten().expand(len(self.tiles), -1), each, "amax")
-        depths = torch.minimum(wanted, self.tiles[:, None])
+        picked = routed.loads > 0
+        depths = torch.where(picked, torch.minimum(wanted, self.tiles[:, None]), 0)
         cost = self.tails.cost(layer, picks, weights, depths)
         self.cost[:count] += torch.where(alive, cost, 0)
-        picked = routed.loads > 0
-        self.read[0] += torch.where(picked, depths, 0).sum(1)
+        self.read[0] += depths.sum(1)
         self.read[1] += torch.where(picked, self.tiles[:, None], 0).sum(1)
         return depths[self.bound.rank]
 

@@ -2,17 +2,18 @@
 
 from vllm.model_executor.custom_op import PluggableLayer, op_registry_oot
 
-from sparkctl_vllm.serving import prefix_cache
+from sparkctl_vllm.serving import metrics, prefix_cache
 from sparkctl_vllm.serving.settings import Settings
 
 LAYER = "RoutedExperts"
 
 
-def install(asked: Settings) -> None:  # noqa: ARG001 - each worker reads them again where its model is made
+def install(asked: Settings) -> None:
     """Register what reads by budget."""
     if LAYER in op_registry_oot:
         return
-    from sparkctl_vllm.serving.layer import BudgetRoutedExperts  # noqa: PLC0415 - it defines a class of vLLM's
+    from sparkctl_vllm.serving.layer import BudgetRoutedExperts  # noqa: PLC0415 - heavy, and wanted only here
 
     PluggableLayer.register_oot(BudgetRoutedExperts, name=LAYER)
     prefix_cache.prompts_only()
+    metrics.install(asked)

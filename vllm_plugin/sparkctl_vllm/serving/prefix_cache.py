@@ -13,7 +13,7 @@ MARK = "_sparkctl_prompts_only"
 
 def prompts_only() -> None:
     """Let vLLM keep whole blocks of prompts only, once a process."""
-    from vllm.v1.core.kv_cache_coordinator import KVCacheCoordinator  # noqa: PLC0415 - only where it is wanted
+    from vllm.v1.core.kv_cache_coordinator import KVCacheCoordinator  # noqa: PLC0415 - heavy, and wanted only here
 
     own = KVCacheCoordinator.cache_blocks
     if getattr(own, MARK, False):

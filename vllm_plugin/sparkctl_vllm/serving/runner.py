@@ -40,7 +40,7 @@ def device(config: Any, platform: Any) -> torch.device:
 
 def attach(budget: Budget) -> None:
     """Wrap the runner's class, which is imported by now."""
-    from vllm.v1.worker.gpu_model_runner import GPUModelRunner  # noqa: PLC0415 - only workers need it, and it is heavy
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner  # noqa: PLC0415 - heavy, and wanted only here
 
     if getattr(GPUModelRunner, MARK, None) is None:
         GPUModelRunner.execute_model = _executing(GPUModelRunner.execute_model)
