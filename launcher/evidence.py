@@ -104,6 +104,12 @@ PROOFS: tuple[Proof, ...] = (
         r"Connecting to existing Ray cluster at address: ([\w.:-]+?)\.{0,3}$",
     ),
     _proof(
+        "budget",
+        "whether experts are read by budget, and by which plan",
+        r"sparkctl budget reads: (on\b.*)",
+        r"sparkctl: [\w ,]*budget reads[\w ,]* left (off\b.*)",
+    ),
+    _proof(
         "engram",
         "from where the rank reads its Engram rows",
         r"([^\]]*read from node-local.*)",

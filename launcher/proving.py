@@ -69,7 +69,7 @@ def judge(
         remarks=tuple(f"{one.said}: {one.hint}" for one in remarks),
     )
     asked = {node: values for node, values in found.items() if node in own}
-    unmet = evidence.unmet(asked, recipe.expects, recipe.engine.version, line.head.name)
+    unmet = evidence.unmet(asked, recipe.proofs, recipe.engine.version, line.head.name)
     if unmet:
         return replace(proven, fault=unmet.said, node=unmet.node, hint=unmet.hint, remarks=())
     spoils = next((one for one in remarks if one.is_fault), None)

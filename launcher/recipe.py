@@ -138,6 +138,19 @@ class Graphs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Budget reads by the plug-in, which must lie in the image: the plan's path inside the container, or none to read every expert whole."""
+
+    plan: str | None = None
+    policy: str = "water-filled"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which the plug-in is told; it heeds none else."""
+        return {"SPARKCTL_BUDGET_PLAN": self.plan, "SPARKCTL_BUDGET_POLICY": self.policy} if self.plan else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """What the container of a rank may use; `mounts` maps a path on the node to `path[:ro]` inside."""
 
@@ -195,6 +208,7 @@ class Recipe:
     env: Mapping[str, str]
     speculative: Speculative | None = None
     graphs: Graphs | None = None
+    budget: Budget = field(default_factory=Budget)
     fork: Fork | None = None
     ready: Ready = field(default_factory=Ready)
     expects: Mapping[str, str] = field(default_factory=dict)
@@ -211,6 +225,9 @@ class Recipe:
         if self.graphs and self.max_num_seqs is None:
             wanted = f"a whole number from 1 to {MOST_SEQUENCES}"
             raise ValueError(f"args: max-num-seqs must be {wanted}: the graph sizes follow from it")
+        told = sorted(self.env.keys() & Budget(plan="told").environment.keys())
+        if told:
+            raise ValueError(f"env: {', '.join(told)} follow from budget; take them out of env")
         twice = (
             sorted(self.fork.args.keys() & self.args.keys() | self.fork.env.keys() & self.env.keys())
             if self.fork
@@ -234,7 +251,12 @@ class Recipe:
     @property
     def environment(self) -> dict[str, str]:
         """Every variable of a rank's environment, those of a fork among them; placeholders are not filled in."""
-        return {**self.env, **(self.fork.env if self.fork else {})}
+        return {**self.env, **(self.fork.env if self.fork else {}), **self.budget.environment}
+
+    @property
+    def proofs(self) -> dict[str, str]:
+        """What every rank's log must prove: what the recipe expects, and that budget reads are on where it asks for them."""
+        return {**({"budget": "on, plan"} if self.budget.plan else {}), **self.expects}
 
     @property
     def max_num_seqs(self) -> int | None:

@@ -6,8 +6,38 @@ REQUESTS is JSON: prompts, tokens, and the engine's own arguments. The plug-in i
 import json
 import os
 import sys
+from typing import Any
 
 from vllm import LLM, SamplingParams
+
+from sparkctl_vllm.serving.budget import Budget
+from sparkctl_vllm.serving.layer import serving
+from sparkctl_vllm.serving.roster import Batch
+
+
+def watched(budget: Budget) -> list[dict[str, Any]]:
+    """Return a list that every charge of a step is written into: by request its rows, how many gave a token, their costs, what it owes."""
+    steps: list[dict[str, Any]] = []
+    own = budget.charge
+
+    def charge(batch: Batch, accepted: dict[str, int]) -> None:
+        cost = budget.cost.tolist()
+        own(batch, accepted)
+        ends = (*batch.starts[1:], batch.rows)
+        spans = zip(batch.requests, batch.slots, batch.starts, ends, strict=True)
+        steps.append(
+            {
+                name: {
+                    "cost": cost[start:end],
+                    "accepted": accepted.get(name, 0),
+                    "owed": int(budget.ledger.owed[slot]),
+                }
+                for name, slot, start, end in spans
+            }
+        )
+
+    budget.charge = charge  # type: ignore[method-assign,assignment]
+    return steps
 
 
 def main(model: str, requests: str) -> None:
@@ -15,7 +45,7 @@ def main(model: str, requests: str) -> None:
     asked = json.loads(requests)
     engine = LLM(
         model=model,
-        dtype="bfloat16",
+        dtype=asked.get("dtype", "bfloat16"),
         max_model_len=512,
         max_num_seqs=8,
         enforce_eager=asked.pop("eager", True),
@@ -27,18 +57,18 @@ def main(model: str, requests: str) -> None:
         SamplingParams(temperature=0, max_tokens=asked["tokens"], logprobs=0, ignore_eos=True, extra_args=one)
         for one in extra
     ]
-    answer = {"replies": []}
+    answer: dict[str, Any] = {"replies": []}
+    plugged = bool(os.environ.get("SPARKCTL_BUDGET_PLAN"))
+    if plugged:
+        answer["ledger"] = watched(serving())
     for _ in range(asked.get("rounds", 1)):
         for one in engine.generate(asked["prompts"], sampling, use_tqdm=False):
             made = one.outputs[0]
             steps = [place[token].logprob for place, token in zip(made.logprobs, made.token_ids, strict=True)]
             reply = {"tokens": list(made.token_ids), "logprobs": steps, "cached": one.num_cached_tokens}
             answer["replies"].append(reply)
-    if os.environ.get("SPARKCTL_BUDGET_PLAN"):
-        from sparkctl_vllm.serving.layer import serving
-
+    if plugged:
         budget = serving()
-        answer["owed"] = {name: int(budget.ledger.owed[slot]) for name, slot in budget.roster.slots.items()}
         answer["read"], answer["whole"] = budget.figures.read.tolist(), budget.figures.whole.tolist()
         answer["steps"] = budget.figures.steps.tolist()
     sys.stdout.write(json.dumps(answer) + "\n")

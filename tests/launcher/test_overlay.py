@@ -29,10 +29,24 @@ def test_settings_change_what_they_name(recipe: Recipe, engine: EngineFacts) -> 
     assert overlay(recipe, {}, engine) == recipe
 
 
+def test_a_plan_switches_budget_reads_on_and_none_off(recipe: Recipe, engine: EngineFacts) -> None:
+    """What the plug-in is told follows from one section, and every rank's log must then prove it."""
+    assert not recipe.proofs.keys() & {"budget"}
+    on = overlay(recipe, {"budget.plan": "/plans/half"}, engine)
+    assert on.environment["SPARKCTL_BUDGET_PLAN"] == "/plans/half"
+    assert on.environment["SPARKCTL_BUDGET_POLICY"] == "water-filled"
+    assert on.proofs["budget"] == "on, plan"
+    off = overlay(on, {"budget.plan": ""}, engine)
+    assert off.environment == recipe.environment
+    assert off.proofs == recipe.proofs
+
+
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
         ("args.max-num-seq", 8, "did you mean max-num-seqs?"),
+        ("env.SPARKCTL_BUDGET_PLAN", "/p", "SPARKCTL_BUDGET_PLAN follow from budget"),
+        ("budget.depth", 0.5, "unknown recipe key; budget has plan, policy"),
         ("args.headless", True, "follows from the inventory"),
         ("args.gpu-memory-utilization", 0.8, "set that instead"),
         ("memory.utilization", 0.8, "did you mean utilisation?"),

@@ -4,6 +4,7 @@ A step is announced before its forward and closed after it; outside of that, as 
 """
 
 import logging
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -17,6 +18,9 @@ from sparkctl_vllm.serving.policy import Policy, Routed
 from sparkctl_vllm.serving.roster import Batch, Roster, Work
 
 log = logging.getLogger("vllm.sparkctl")
+
+SAID = 1000
+"""Steps after which a rank tells its accounts' checksum again; before that it does after 1, 10 and 100."""
 
 SLOTS = 4
 """Accounts for each request that may run at once. Ours: those that were preempted and wait keep theirs."""
@@ -45,6 +49,7 @@ class Budget:
         )
         self.tile_bytes = 0
         self.standing: set[int] = set()
+        self.steps, self.checksum = 0, 0
         self.batch: Batch | None = None
         self.rows = torch.zeros((), dtype=torch.int64, device=device)
         self.row_slots = torch.zeros(self.most_rows, dtype=torch.int64, device=device)
@@ -130,6 +135,17 @@ class Budget:
         self._count(batch)
         self.ledger.charge(self.cost, slots, starts, counts, longest)
         self.ledger.owed[self.roster.nobody] = 0
+        self._sum_up(batch)
+
+    def _sum_up(self, batch: Batch) -> None:
+        """Add the step to a checksum of all that was charged, and tell it now and then: ranks that agree tell the same."""
+        for one in (self.cost[: batch.rows], self.ledger.owed):
+            self.checksum = zlib.crc32(one.cpu().numpy().tobytes(), self.checksum)
+        self.steps += 1
+        if self.steps in {1, 10, 100} or self.steps % SAID == 0:
+            log.info(
+                "sparkctl budget reads: after %d steps the accounts sum up to %08x", self.steps, self.checksum
+            )
 
     def _count(self, batch: Batch) -> None:
         owed = self.ledger.owed[self.row_slots[: batch.rows]]

@@ -1,0 +1,175 @@
+"""Real vLLM with the plug-in: the tiny model read by budget, in one process and over two hosts, beside stock vLLM on the same weights."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .conftest import HERE
+
+if TYPE_CHECKING:
+    from .conftest import Engine
+
+pytestmark = pytest.mark.engine
+
+PLUGIN = HERE.parents[1] / "vllm_plugin"
+PROMPTS = ["Tell me of the sea.", "[a-b] What is a node?", "one two three one two three one two"]
+TOKENS = 24
+NAT = 1 << 24
+NOISE = 0.05
+"""Nats by which the log-probability of a token may differ from stock beyond what bf16 itself makes of it. Ours: stock in bf16 differs from
+stock in float32 by up to as much on these prompts."""
+
+QUIET = {"price": 0.0, "eps": 0.01, "h": 1.0, "importance": 0.001}
+"""A plan whose cuts are told to cost next to nothing, so that no account ever rises."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """The engine with the plug-in beside it, and a model half of whose neurons are silent."""
+
+    engine: "Engine"
+    plugin: Path
+    home: Path
+
+    def python(self, *argv: str, **environment: str) -> str:
+        """Run the engine's Python with the plug-in on its path and return what it printed."""
+        told = {
+            "PYTHONPATH": str(self.plugin),
+            "OMP_NUM_THREADS": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_CACHE_ROOT": str(self.home / "cache"),
+            **environment,
+        }
+        command = [str(self.engine.commands / "python"), *argv]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, **told}
+        )
+        assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-2000:]
+        return done.stdout
+
+    def plan(self, name: str, ranks: int = 1, **asked: Any) -> Path:
+        """Make a plan, and the model of so many ranks where it is not there yet."""
+        path = self.home / name
+        settings = json.dumps({**QUIET, "ranks": ranks, "plan": str(path), **asked})
+        self.python(str(HERE / "budget_model.py"), str(self.engine.model), str(self.model(ranks)), settings)
+        return path
+
+    def model(self, ranks: int = 1) -> Path:
+        """Return the folder of the model whose silent neurons are drawn in each of so many slices."""
+        return self.home / f"half-{ranks}"
+
+    def talk(self, plan: Path | None = None, **asked: Any) -> dict[str, Any]:
+        """Serve the prompts in one process."""
+        requests = json.dumps({"prompts": PROMPTS, "tokens": TOKENS, **asked})
+        environment = {"SPARKCTL_BUDGET_PLAN": str(plan)} if plan else {}
+        printed = self.python(str(HERE / "budget_talk.py"), str(self.model()), requests, **environment)
+        return dict(json.loads(next(row for row in printed.splitlines() if row.startswith('{"replies"'))))
+
+
+@pytest.fixture(scope="module")
+def bench(engine: "Engine", tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """Install the plug-in beside the engine, whose own environment stays as it is."""
+    home = tmp_path_factory.mktemp("budget")
+    target = home / "plugin"
+    argv = ["install", "-q", "--no-deps", "--no-build-isolation", "--target", str(target), str(PLUGIN)]
+    subprocess.run([sys.executable, "-m", "pip", *argv], check=True, capture_output=True)
+    made = Bench(engine=engine, plugin=target, home=home)
+    made.plan("whole", least=4)
+    return made
+
+
+@pytest.fixture(scope="module")
+def stock(bench: Bench) -> dict[str, Any]:
+    """Stock vLLM, with the plug-in installed and no plan named."""
+    return bench.talk()
+
+
+@pytest.fixture(scope="module")
+def whole(bench: Bench) -> dict[str, Any]:
+    """Read by budget, every tile."""
+    return bench.talk(bench.home / "whole")
+
+
+def apart(one: dict[str, Any], other: dict[str, Any]) -> float:
+    """Return by how much the log-probabilities of the same tokens differ at most, up to where the replies part."""
+    most = 0.0
+    for mine, its in zip(one["replies"], other["replies"], strict=True):
+        same = next(
+            (
+                at
+                for at, pair in enumerate(zip(mine["tokens"], its["tokens"], strict=True))
+                if pair[0] != pair[1]
+            ),
+            TOKENS,
+        )
+        assert same >= TOKENS // 2, "they part too early to compare"
+        pairs = zip(mine["logprobs"][:same], its["logprobs"][:same], strict=True)
+        most = max(most, *(abs(first - second) for first, second in pairs))
+    return most
+
+
+def test_at_full_depth_it_is_stock_within_the_noise_of_bf16(
+    bench: Bench, stock: dict[str, Any], whole: dict[str, Any]
+) -> None:
+    """And no further from float32 than stock is, give or take; all bytes are read."""
+    exact = bench.talk(dtype="float32")
+    noise = apart(stock, exact)
+    assert apart(whole, exact) <= noise + NOISE
+    assert apart(whole, stock) <= noise + NOISE
+    assert whole["read"] == whole["whole"]
+    assert sum(whole["steps"]) == TOKENS - 1, "the first token of each is the prefill's"
+
+
+def test_at_cut_depth_it_is_the_model_without_those_neurons(
+    bench: Bench, stock: dict[str, Any], whole: dict[str, Any]
+) -> None:
+    """The plan sorts the silent half to the end, so half the bytes say what stock says of the same checkpoint."""
+    cut = bench.talk(bench.plan("cut", price=1e30, least=2))
+    assert apart(cut, whole) <= 1e-3
+    assert apart(cut, stock) <= 2 * NOISE
+    assert [2 * one for one in cut["read"]] == cut["whole"]
+
+
+def test_the_wrong_half_is_another_model(bench: Bench, stock: dict[str, Any]) -> None:
+    """Silent neurons first: the same depth reads nothing that speaks, so the test above can fail."""
+    wrong = bench.talk(bench.plan("wrong", price=1e30, least=2, wrong=True))
+    pairs = zip(wrong["replies"], stock["replies"], strict=True)
+    assert all(mine["tokens"] != its["tokens"] for mine, its in pairs)
+
+
+def test_only_accepted_tokens_are_charged_and_each_to_its_request(bench: Bench) -> None:
+    """With drafts by n-gram and three kinds of wishes: what each owes is what its own accepted rows cost, and nothing else."""
+    plan = bench.plan("dear", price=1e30, least=1, deep=3, importance=0.2, eps=0.01, h=0.05)
+    drafting = {
+        "speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 2}
+    }
+    wishes = [None, {"sparkctl_full": True}, {"sparkctl_eps": 60}]
+    told = bench.talk(plan, engine=drafting, extra=wishes, rounds=2)
+    eps = {name: int(one * NAT) for name, one in zip("012345", (0.01, 0.01, 60, 0.01, 0.01, 60), strict=True)}
+    owed = dict.fromkeys(eps, 0)
+    drafted, refused, seen = 0, 0, dict.fromkeys(eps, 0)
+    for step in told["ledger"]:
+        for request, one in step.items():
+            name = request.split("-")[0]
+            if one["accepted"]:
+                drafted += len(one["cost"]) - 1
+                refused += len(one["cost"]) - one["accepted"]
+            for cost in one["cost"][: one["accepted"]]:
+                owed[name] = max(0, owed[name] + cost - eps[name])
+            seen[name] = max(seen[name], owed[name])
+            assert one["owed"] == owed[name], (request, step)
+    assert drafted > 0
+    assert refused > 0, "some drafts must be refused, or the test says nothing"
+    assert (seen["1"], seen["4"]) == (0, 0), "who asked for whole reads is cut nothing"
+    assert (seen["2"], seen["5"]) == (0, 0), "who bears 60 nats a token owes nothing"
+    assert seen["0"] > int(0.05 * NAT), "the plain one passed h"
+    assert told["replies"][3]["cached"] <= len(PROMPTS[0]), "of the first round no block of a reply is reused"
