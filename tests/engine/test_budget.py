@@ -2,18 +2,19 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
+import yaml
 
-from .conftest import HERE
-
-if TYPE_CHECKING:
-    from .conftest import Engine
+from .conftest import HERE, LESSONS, Engine, RealLine, raised_line
 
 pytestmark = pytest.mark.engine
 
@@ -33,7 +34,7 @@ QUIET = {"price": 0.0, "eps": 0.01, "h": 1.0, "importance": 0.001}
 class Bench:
     """The engine with the plug-in beside it, and a model half of whose neurons are silent."""
 
-    engine: "Engine"
+    engine: Engine
     plugin: Path
     home: Path
 
@@ -76,7 +77,7 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(engine: "Engine", tmp_path_factory: pytest.TempPathFactory) -> Bench:
+def bench(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """Install the plug-in beside the engine, whose own environment stays as it is."""
     home = tmp_path_factory.mktemp("budget")
     target = home / "plugin"
@@ -173,3 +174,73 @@ def test_only_accepted_tokens_are_charged_and_each_to_its_request(bench: Bench) 
     assert (seen["2"], seen["5"]) == (0, 0), "who bears 60 nats a token owes nothing"
     assert seen["0"] > int(0.05 * NAT), "the plain one passed h"
     assert told["replies"][3]["cached"] <= len(PROMPTS[0]), "of the first round no block of a reply is reused"
+
+
+@pytest.fixture(scope="module")
+def pair(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RealLine, dict[str, Any]]]:
+    """Two hosts that serve what the tiny model was taught, cut only where the router hardly asks, told dear so that accounts fill up."""
+    home = tmp_path_factory.mktemp("pair")
+    model = bench.home / "taught"
+    shutil.copytree(bench.engine.model, model)
+    settings = {
+        "ranks": 2,
+        "price": 100.0,
+        "least": 1,
+        "deep": 2,
+        "importance": 0.02,
+        "eps": 1e-6,
+        "h": 1e-4,
+        "plan": str(home / "plan"),
+    }
+    bench.python(str(HERE / "budget_model.py"), str(bench.engine.model), str(model), json.dumps(settings))
+    with raised_line(Engine(commands=bench.engine.commands, model=model), home, 2) as line:
+        recipe = yaml.safe_load((home / "tiny.yml").read_text(encoding="utf-8"))
+        recipe["container"]["mounts"] |= {str(bench.plugin): "/plugin:ro", str(home): "/plans:ro"}
+        recipe["env"]["PYTHONPATH"] = "/plugin"
+        recipe["args"]["dtype"] = "bfloat16"
+        recipe["budget"] = {"plan": "/plans/plan"}
+        (home / "tiny.yml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+        ended = line("boot", "--json")
+        assert ended.code == 0, ended.out + ended.err
+        yield line, ended.document
+
+
+def test_both_ranks_prove_that_it_is_on(pair: tuple[RealLine, dict[str, Any]]) -> None:
+    """By their own logs, as every proof: the same plan, each its own rank."""
+    said = [values["budget"] for values in pair[1]["evidence"].values()]
+    assert all(len(one) == 1 and one[0].startswith("on, plan ") for one in said)
+    assert ["rank 0 of 2" in said[0][0], "rank 1 of 2" in said[1][0]] == [True, True]
+
+
+def test_two_ranks_keep_the_same_accounts(pair: tuple[RealLine, dict[str, Any]]) -> None:
+    """It answers what it was taught, and both ranks tell the same checksum of everything that was ever charged."""
+    line, _ = pair
+    assert line.answers() == LESSONS
+    told = []
+    for log in line("logs", "--json", "--tail", "2000").document["logs"]:
+        rows = [row for row in log["lines"] if "the accounts sum up to" in row]
+        told.append([row.partition("sparkctl budget reads: ")[2] for row in rows])
+    assert len(told) == 2
+    assert told[0] == told[1]
+    assert any("after 100 steps" in row for row in told[0])
+
+
+def test_metrics_show_what_each_rank_reads(pair: tuple[RealLine, dict[str, Any]]) -> None:
+    """Bytes of both ranks, though the other one serves on another host; tiles, price, steps by rows, and the settings."""
+    line, _ = pair
+    url = line("status", "--json").document["url"]
+    text = httpx.get(f"{url}/metrics", timeout=60, trust_env=False).text
+    found = {
+        row.rpartition(" ")[0]: float(row.rpartition(" ")[2])
+        for row in text.splitlines()
+        if row.startswith("sparkctl_budget")
+    }
+    read = [found[f'sparkctl_budget_bytes_read_total{{rank="{rank}"}}'] for rank in (0, 1)]
+    whole = [found[f'sparkctl_budget_bytes_whole_total{{rank="{rank}"}}'] for rank in (0, 1)]
+    assert all(0 < mine < its for mine, its in zip(read, whole, strict=True))
+    assert found["sparkctl_budget_tiles_cut_total"] > 0
+    assert found["sparkctl_budget_price"] == 100
+    assert found["sparkctl_budget_rows_deepened_total"] > 0
+    assert found['sparkctl_budget_steps_total{rows="1"}'] > 100
+    assert found['sparkctl_budget_whole_steps_total{why="prefill"}'] > 0
+    assert any(name.startswith("sparkctl_budget_info{") and 'eps="1e-06"' in name for name in found)

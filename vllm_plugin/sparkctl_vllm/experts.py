@@ -1,6 +1,5 @@
 """Experts of one layer on one rank: gate, up and down weights as the checkpoint holds them, in MXFP4 or bf16, neurons sorted or not."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -34,7 +33,7 @@ class Matrix:
     def columns(self, order: torch.Tensor) -> "Matrix":
         """Return the weight with its inputs in another order, [experts, in] of old places; MXFP4 is quantised anew, an expert at a time."""
         if self.scales is None:
-            return Matrix(codes=torch.take_along_dim(self.codes, order[:, None], 2))
+            return Matrix(codes=moved(self.codes, order, 1))
         codes, scales = torch.empty_like(self.codes), torch.empty_like(self.scales)
         for expert in range(self.shape[0]):
             codes[expert], scales[expert] = mxfp4.quantised(self.numbers(expert)[:, order[expert]])
@@ -93,12 +92,14 @@ class Experts:
         that costs accuracy, which `regrouped_error` measures.
         """
 
-        def rows(one: torch.Tensor) -> torch.Tensor:
-            return torch.take_along_dim(one, order[..., None], 1)
-
-        return replace(
-            self, gate=_rows(self.gate, rows), up=_rows(self.up, rows), down=self.down.columns(order)
+        gate, up = (
+            Matrix(
+                codes=moved(one.codes, order, 0),
+                scales=None if one.scales is None else moved(one.scales, order, 0),
+            )
+            for one in (self.gate, self.up)
         )
+        return replace(self, gate=gate, up=up, down=self.down.columns(order))
 
     def regrouped_error(self, order: torch.Tensor) -> float:
         """Return the relative error that sorting adds to the down weight (0 for bf16), over all experts."""
@@ -123,7 +124,9 @@ def _sound(name: str, one: Matrix) -> None:
         demand(
             one.codes.dtype == torch.bfloat16, name, one.codes.dtype, "bfloat16, or uint8 codes with scales"
         )
-        demand(bool(torch.isfinite(one.codes).all()), name, "NaN or infinite", "finite weights")
+        # An expert at a time: what this makes on its way is as large as what it looks at.
+        finite = all(bool(torch.isfinite(numbers).all()) for numbers in one.codes)
+        demand(finite, name, "NaN or infinite", "finite weights")
         return
     demand(
         one.codes.dtype == torch.uint8 and one.scales.dtype == torch.uint8,
@@ -138,5 +141,12 @@ def _sound(name: str, one: Matrix) -> None:
     demand(not bool((one.scales == 255).any()), f"{name} scales", "255, which means NaN", "0 to 254")
 
 
-def _rows(one: Matrix, moved: Callable[[torch.Tensor], torch.Tensor]) -> Matrix:
-    return Matrix(codes=moved(one.codes), scales=None if one.scales is None else moved(one.scales))
+def moved(numbers: torch.Tensor, order: torch.Tensor, dimension: int) -> torch.Tensor:
+    """Return each expert's numbers in its own order of old places, along a dimension of the expert.
+
+    An expert at a time: a gather over all of them would hold the order of every single number beside them.
+    """
+    answer = torch.empty(numbers.shape, dtype=numbers.dtype, device=numbers.device)
+    for expert, places in enumerate(order):
+        torch.index_select(numbers[expert], dimension, places, out=answer[expert])
+    return answer

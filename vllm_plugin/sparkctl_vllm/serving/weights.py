@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from sparkctl_vllm.experts import Experts, Matrix
+from sparkctl_vllm.experts import Experts, Matrix, moved
 from sparkctl_vllm.refusal import demand
 
 SCALE = "_weight_scale"
@@ -46,7 +46,7 @@ def _half(layer: Any, half: int, order: torch.Tensor | None) -> Matrix:
 
     def rows(one: torch.Tensor) -> torch.Tensor:
         mine = one[:, half * neurons : (half + 1) * neurons]
-        return mine.contiguous() if order is None else torch.take_along_dim(mine, order[..., None], 1)
+        return mine.contiguous() if order is None else moved(mine, order, 0)
 
     return Matrix(codes=rows(codes), scales=None if scales is None else rows(scales))
 
