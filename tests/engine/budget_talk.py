@@ -14,6 +14,9 @@ from sparkctl_vllm.serving.budget import Budget
 from sparkctl_vllm.serving.layer import serving
 from sparkctl_vllm.serving.roster import Batch
 
+BLOCK = 32
+"""Tokens of a block of the prefix cache: the least that the CPU takes."""
+
 
 def watched(budget: Budget) -> list[dict[str, Any]]:
     """Return a list that every charge of a step is written into: by request its rows, how many gave a token, their costs, what it owes."""
@@ -40,6 +43,17 @@ def watched(budget: Budget) -> list[dict[str, Any]]:
     return steps
 
 
+def _reply(one: Any) -> dict[str, Any]:
+    made = one.outputs[0]
+    steps = [place[token].logprob for place, token in zip(made.logprobs, made.token_ids, strict=True)]
+    return {
+        "tokens": list(made.token_ids),
+        "logprobs": steps,
+        "cached": one.num_cached_tokens,
+        "asked": len(one.prompt_token_ids),
+    }
+
+
 def main(model: str, requests: str) -> None:
     """Serve the prompts in one batch and print tokens, their log-probabilities, and the budget's state where there is one."""
     asked = json.loads(requests)
@@ -48,6 +62,7 @@ def main(model: str, requests: str) -> None:
         dtype=asked.get("dtype", "bfloat16"),
         max_model_len=512,
         max_num_seqs=8,
+        block_size=BLOCK,
         enforce_eager=asked.pop("eager", True),
         kv_cache_memory_bytes=1 << 28,
         **asked.get("engine", {}),
@@ -61,12 +76,12 @@ def main(model: str, requests: str) -> None:
     plugged = bool(os.environ.get("SPARKCTL_BUDGET_PLAN"))
     if plugged:
         answer["ledger"] = watched(serving())
-    for _ in range(asked.get("rounds", 1)):
-        for one in engine.generate(asked["prompts"], sampling, use_tqdm=False):
-            made = one.outputs[0]
-            steps = [place[token].logprob for place, token in zip(made.logprobs, made.token_ids, strict=True)]
-            reply = {"tokens": list(made.token_ids), "logprobs": steps, "cached": one.num_cached_tokens}
-            answer["replies"].append(reply)
+    prompts = asked["prompts"]
+    for _ in range(2 if asked.get("again") else 1):
+        told = engine.generate(prompts, sampling, use_tqdm=False)
+        answer["replies"] += [_reply(one) for one in told]
+        # Once more as the next turn of the same talk: what was asked and what was replied.
+        prompts = [{"prompt_token_ids": [*one.prompt_token_ids, *one.outputs[0].token_ids]} for one in told]
     if plugged:
         budget = serving()
         answer["read"], answer["whole"] = budget.figures.read.tolist(), budget.figures.whole.tolist()

@@ -19,7 +19,8 @@ from .conftest import HERE, LESSONS, Engine, RealLine, raised_line
 pytestmark = pytest.mark.engine
 
 PLUGIN = HERE.parents[1] / "vllm_plugin"
-PROMPTS = ["Tell me of the sea.", "[a-b] What is a node?", "one two three one two three one two"]
+PROMPTS = ["Tell me of the sea. " * 8, "[a-b] What is a node? " * 7, "one two three " * 12]
+BLOCK = 32
 TOKENS = 24
 NAT = 1 << 24
 NOISE = 0.05
@@ -91,7 +92,7 @@ def bench(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Bench:
 @pytest.fixture(scope="module")
 def stock(bench: Bench) -> dict[str, Any]:
     """Stock vLLM, with the plug-in installed and no plan named."""
-    return bench.talk()
+    return bench.talk(again=True)
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +102,9 @@ def whole(bench: Bench) -> dict[str, Any]:
 
 
 def apart(one: dict[str, Any], other: dict[str, Any]) -> float:
-    """Return by how much the log-probabilities of the same tokens differ at most, up to where the replies part."""
+    """Return by how much the log-probabilities of the same tokens of the first turn differ at most, up to where the replies part."""
     most = 0.0
-    for mine, its in zip(one["replies"], other["replies"], strict=True):
+    for mine, its in zip(one["replies"][: len(PROMPTS)], other["replies"][: len(PROMPTS)], strict=True):
         same = next(
             (
                 at
@@ -143,18 +144,27 @@ def test_at_cut_depth_it_is_the_model_without_those_neurons(
 def test_the_wrong_half_is_another_model(bench: Bench, stock: dict[str, Any]) -> None:
     """Silent neurons first: the same depth reads nothing that speaks, so the test above can fail."""
     wrong = bench.talk(bench.plan("wrong", price=1e30, least=2, wrong=True))
-    pairs = zip(wrong["replies"], stock["replies"], strict=True)
+    pairs = zip(wrong["replies"], stock["replies"][: len(PROMPTS)], strict=True)
     assert all(mine["tokens"] != its["tokens"] for mine, its in pairs)
 
 
-def test_only_accepted_tokens_are_charged_and_each_to_its_request(bench: Bench) -> None:
+def _reused(told: dict[str, Any]) -> list[int]:
+    """Return of each second turn the tokens from the prefix cache that are not in whole blocks of the first turn's prompt."""
+    half = len(PROMPTS)
+    pairs = zip(told["replies"][:half], told["replies"][half:], strict=True)
+    return [max(0, again["cached"] - first["asked"] // BLOCK * BLOCK) for first, again in pairs]
+
+
+def test_only_accepted_tokens_are_charged_and_each_to_its_request(
+    bench: Bench, stock: dict[str, Any]
+) -> None:
     """With drafts by n-gram and three kinds of wishes: what each owes is what its own accepted rows cost, and nothing else."""
     plan = bench.plan("dear", price=1e30, least=1, deep=3, importance=0.2, eps=0.01, h=0.05)
     drafting = {
         "speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 2}
     }
     wishes = [None, {"sparkctl_full": True}, {"sparkctl_eps": 60}]
-    told = bench.talk(plan, engine=drafting, extra=wishes, rounds=2)
+    told = bench.talk(plan, engine=drafting, extra=wishes, again=True)
     eps = {name: int(one * NAT) for name, one in zip("012345", (0.01, 0.01, 60, 0.01, 0.01, 60), strict=True)}
     owed = dict.fromkeys(eps, 0)
     drafted, refused, seen = 0, 0, dict.fromkeys(eps, 0)
@@ -173,7 +183,17 @@ def test_only_accepted_tokens_are_charged_and_each_to_its_request(bench: Bench) 
     assert (seen["1"], seen["4"]) == (0, 0), "who asked for whole reads is cut nothing"
     assert (seen["2"], seen["5"]) == (0, 0), "who bears 60 nats a token owes nothing"
     assert seen["0"] > int(0.05 * NAT), "the plain one passed h"
-    assert told["replies"][3]["cached"] <= len(PROMPTS[0]), "of the first round no block of a reply is reused"
+    assert _reused(told) == [0, 0, 0], "no block with a token of a reply is reused by the next turn"
+    assert all(one["cached"] for one in told["replies"][3:]), "those of the prompt are"
+    assert all(_reused(stock)), "stock does reuse them"
+
+
+def test_registering_twice_is_registering_once(bench: Bench) -> None:
+    """VLLM may call the entry point more than once in a process; without a plan it does nothing at all."""
+    asks = "from sparkctl_vllm.serving.registration import register as r; r(); r(); import vllm.model_executor.custom_op as c; print(sorted(c.op_registry_oot))"
+    assert bench.python("-c", asks).splitlines()[-1] == "[]"
+    plan = {"SPARKCTL_BUDGET_PLAN": str(bench.home / "whole")}
+    assert bench.python("-c", asks, **plan).splitlines()[-1] == "['RoutedExperts']"
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,6 @@ class Experts:
         Rows of gate and up move with their scales. Columns of an MXFP4 down weight leave their groups of 32, so it is quantised anew:
         that costs accuracy, which `regrouped_error` measures.
         """
-
         gate, up = (
             Matrix(
                 codes=moved(one.codes, order, 0),

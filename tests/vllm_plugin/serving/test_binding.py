@@ -16,7 +16,7 @@ from sparkctl_vllm import plan_file
 from sparkctl_vllm.calibration import checkpoint
 from sparkctl_vllm.plan_file import Meaning, Plan
 from sparkctl_vllm.refusal import Refusal
-from sparkctl_vllm.serving.binding import bound
+from sparkctl_vllm.serving.binding import Bound, bound
 
 EXPERTS, NEURONS, HIDDEN = 2, 128, 32
 
@@ -71,6 +71,13 @@ def test_a_plan_that_fits_knows_its_layers(model, tmp_path):
     plan_file.write(plan(model), tmp_path / "plan")
     fit = bound(tmp_path / "plan", config(model), 1)
     assert (fit.rank, dict(fit.places)) == (1, {1: 0, 3: 1})
+
+
+def test_a_drafters_layers_have_no_place(model):
+    """Those of the same checkpoint lie beyond the plan, those of another have numbers that the target took."""
+    fit = Bound(plan=plan(model), rank=0, places={1: 0, 3: 1})
+    assert [fit.place(layer, ()) for layer in (0, 1, 3, 4)] == [None, 0, 1, None]
+    assert [fit.place(layer, {0, 1}) for layer in (1, 3)] == [None, None]
 
 
 @pytest.mark.parametrize(

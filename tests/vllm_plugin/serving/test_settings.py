@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkctl_vllm.serving import settings, versions
+from sparkctl_vllm.serving import registration, settings, versions
 from sparkctl_vllm.serving.settings import Settings
 
 
@@ -24,3 +24,18 @@ def test_a_tried_release_is_taken(version):
 def test_any_other_is_left_alone(version):
     """With a line that names both."""
     assert versions.obstacle(version) == f"vLLM {version} is not one of those tried: 0.32.0"
+
+
+def test_an_unknown_release_is_left_alone_with_one_line(monkeypatch, caplog):
+    """Nothing is imported, let alone installed; without a plan not even a word."""
+    monkeypatch.setattr(registration, "version", lambda _: "0.31.0")
+    monkeypatch.setattr(registration, "import_module", pytest.fail)
+    monkeypatch.delenv("SPARKCTL_BUDGET_PLAN", raising=False)
+    registration.register()
+    assert caplog.messages == []
+    monkeypatch.setenv("SPARKCTL_BUDGET_PLAN", "/plans/half")
+    registration.register()
+    wanted = (
+        "sparkctl: budget reads left off, vLLM serves as it is: vLLM 0.31.0 is not one of those tried: 0.32.0"
+    )
+    assert caplog.messages == [wanted]

@@ -1,6 +1,6 @@
 """Binding: a plan held against what vLLM is about to serve; anything that does not fit is refused before a weight is touched."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,14 @@ class Bound:
     plan: Plan
     rank: int
     places: Mapping[int, int]
+
+    def place(self, layer: int, taken: Collection[int]) -> int | None:
+        """Return the plan's number of a layer that vLLM makes, None for a drafter's.
+
+        The target's layers are made first; a number beyond the plan, or one that is taken already, belongs to a drafter.
+        """
+        place = self.places.get(layer)
+        return None if place in taken else place
 
 
 def bound(path: Path, config: Any, rank: int) -> Bound:

@@ -29,9 +29,8 @@ class BudgetRoutedExperts(RoutedExperts):
     def _get_quant_method(self, prefix: str, quant_config: Any, moe_config: Any) -> FusedMoEMethodBase:
         own = super()._get_quant_method(prefix, quant_config, moe_config)
         budget = serving()
-        place = budget.bound.places.get(extract_layer_index(prefix))
-        if place is None or place in operator.LAYERS:
-            # The target's layers are made first; a number that comes again, or one beyond the plan, is a drafter's.
+        place = budget.bound.place(extract_layer_index(prefix), operator.LAYERS)
+        if place is None:
             log.info("sparkctl budget reads: %s is no layer of the plan and stays as it is", prefix)
             return own
         made = BudgetMethod(own, budget, place)
