@@ -82,6 +82,12 @@ def main(model: str, requests: str) -> None:
         answer["replies"] += [_reply(one) for one in told]
         # Once more as the next turn of the same talk: what was asked and what was replied.
         prompts = [{"prompt_token_ids": [*one.prompt_token_ids, *one.outputs[0].token_ids]} for one in told]
+    counters = (
+        {one.name: one for one in engine.get_metrics()}
+        if asked.get("engine", {}).get("disable_log_stats") is False
+        else {}
+    )
+    answer["preempted"] = counters["vllm:num_preemptions"].value if counters else None
     if plugged:
         budget = serving()
         answer["read"], answer["whole"] = budget.figures.read.tolist(), budget.figures.whole.tolist()

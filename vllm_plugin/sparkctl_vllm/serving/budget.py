@@ -33,20 +33,16 @@ class Budget:
         self, bound: Bound, named: str, most_requests: int, figures: Figures, device: torch.device
     ) -> None:
         meaning = bound.plan.meaning
-        self.bound, self.figures, self.device = bound, figures, device
+        self.bound, self.named, self.figures, self.device = bound, named, figures, device
         self.policy: Policy = policy.named(named, bound.plan, device)
         self.tails = Tails(bound.plan, device)
         self.roster = Roster(capacity=SLOTS * most_requests)
         self.ledger = Ledger(self.roster.capacity, meaning.h, device)
         self.most_rows = bound.plan.tables["price"].shape[1] - 1
-        tiles = torch.tensor(
-            [width // meaning.tile for width in meaning.widths], dtype=torch.int32, device=device
-        )
-        self.tiles, self.deep, self.least = (
-            tiles,
-            tiles.clamp(max=meaning.floor_tiles),
-            tiles.clamp(max=meaning.min_tiles),
-        )
+        counts = [width // meaning.tile for width in meaning.widths]
+        self.tiles = torch.tensor(counts, dtype=torch.int32, device=device)
+        self.deep = self.tiles.clamp(max=meaning.floor_tiles)
+        self.least = self.tiles.clamp(max=meaning.min_tiles)
         self.tile_bytes = 0
         self.standing: set[int] = set()
         self.steps, self.checksum = 0, 0
@@ -54,7 +50,7 @@ class Budget:
         self.rows = torch.zeros((), dtype=torch.int64, device=device)
         self.row_slots = torch.zeros(self.most_rows, dtype=torch.int64, device=device)
         self.cost = torch.zeros(self.most_rows, dtype=torch.int64, device=device)
-        self.read = torch.zeros(2, len(tiles), dtype=torch.int64, device=device)
+        self.read = torch.zeros(2, len(counts), dtype=torch.int64, device=device)
 
     def loaded(self, layer: int, tile_bytes: int) -> None:
         """Note a layer whose experts stand sorted; with the last one, say that budget reads are on."""
@@ -63,8 +59,8 @@ class Budget:
         meaning = self.bound.plan.meaning
         if len(self.standing) == meaning.layers:
             log.info(
-                "sparkctl budget reads: on, plan %s, %d layers of %d experts in %d tiles, rank %d of %d, steps of up to %d rows, eps %g, h %g",
-                meaning.tables[:12], meaning.layers, meaning.experts, int(self.tiles[self.bound.rank]), self.bound.rank, len(self.tiles),
+                "sparkctl budget reads: on, plan %s, %s, %d layers of %d experts in %d tiles, rank %d of %d, steps of up to %d rows, eps %g, h %g",
+                meaning.tables[:12], self.named, meaning.layers, meaning.experts, int(self.tiles[self.bound.rank]), self.bound.rank, len(self.tiles),
                 self.most_rows, meaning.eps, meaning.h,
             )  # fmt: skip
 

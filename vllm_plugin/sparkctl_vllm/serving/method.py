@@ -86,7 +86,7 @@ class BudgetMethod(FusedMoEMethodBase):
             depths = torch.full((experts.gate.shape[0],), experts.tiles)
             step = Step(x=x, picks=picks, weights=routed_weights, valid=len(x))
         else:
-            depths = budget.depths(self.place, picks, routed_weights)
+            depths = budget.depths(self.place, picks[: batch.rows], routed_weights[: batch.rows])
             step = Step(x=x, picks=picks, weights=routed_weights, valid=batch.rows)
         return reference.read_to(step, depths, experts, torch.float32).to(x.dtype)
 
