@@ -4,6 +4,7 @@ Workers are processes of their own and vLLM has no way for them to add to /metri
 each scrape. Every rank computes the depths of all ranks, so rank 0 knows what each of them reads, also those on other nodes.
 """
 
+import atexit
 import os
 import tempfile
 from collections.abc import Iterator
@@ -96,5 +97,6 @@ def install(asked: Settings) -> None:
         handle, name = tempfile.mkstemp(prefix="sparkctl-budget-")
         os.close(handle)
         path = Path(name)
+        atexit.register(path.unlink, missing_ok=True)
         os.environ[settings.FIGURES] = name
     REGISTRY.register(Collector(path, asked, plan_file.meaning_of(asked.plan)))
