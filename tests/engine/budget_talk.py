@@ -6,13 +6,14 @@ REQUESTS is JSON: prompts, tokens, and the engine's own arguments. The plug-in i
 import json
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from vllm import LLM, SamplingParams
 
 from sparkctl_vllm.serving.budget import Budget
 from sparkctl_vllm.serving.layer import serving
-from sparkctl_vllm.serving.roster import Batch
+from sparkctl_vllm.serving.roster import Batch, Work
 
 BLOCK = 32
 """Tokens of a block of the prefix cache: the least that the CPU takes."""
@@ -41,6 +42,21 @@ def watched(budget: Budget) -> list[dict[str, Any]]:
 
     budget.charge = charge  # type: ignore[method-assign,assignment]
     return steps
+
+
+def returns(budget: Budget) -> list[str]:
+    """Return a list that every request is written into that had decoded before and is computed again: it was preempted."""
+    decoded: set[str] = set()
+    back: list[str] = []
+    own = budget.begin
+
+    def begin(work: Sequence[Work]) -> None:
+        own(work)
+        back.extend(one.request for one in work if not one.decoding and one.request in decoded)
+        decoded.update(one.request for one in work if one.decoding)
+
+    budget.begin = begin  # type: ignore[method-assign]
+    return back
 
 
 def _reply(one: Any) -> dict[str, Any]:
@@ -76,18 +92,13 @@ def main(model: str, requests: str) -> None:
     plugged = bool(os.environ.get("SPARKCTL_BUDGET_PLAN"))
     if plugged:
         answer["ledger"] = watched(serving())
+        answer["back"] = returns(serving())
     prompts = asked["prompts"]
     for _ in range(2 if asked.get("again") else 1):
         told = engine.generate(prompts, sampling, use_tqdm=False)
         answer["replies"] += [_reply(one) for one in told]
         # Once more as the next turn of the same talk: what was asked and what was replied.
         prompts = [{"prompt_token_ids": [*one.prompt_token_ids, *one.outputs[0].token_ids]} for one in told]
-    counters = (
-        {one.name: one for one in engine.get_metrics()}
-        if asked.get("engine", {}).get("disable_log_stats") is False
-        else {}
-    )
-    answer["preempted"] = counters["vllm:num_preemptions"].value if counters else None
     if plugged:
         budget = serving()
         answer["read"], answer["whole"] = budget.figures.read.tolist(), budget.figures.whole.tolist()
