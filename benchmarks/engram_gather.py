@@ -6,7 +6,8 @@ One table of one rank at TP4: 96,000,564 rows of which `--rows` are resident, 26
 a hit. A CUDA graph holds GATHERS gathers, each of tokens * 6 lookups with ids of its own; before each replay the ids are drawn anew and 512 MB
 are written, so that neither rows nor lines lie in the L2. A gather's time is the graph's over GATHERS, the median over replays. The floor is
 the same graph of a kernel that does nothing, and of one that only follows three loads, each of which needs the one before. The read ceiling is
-a plain read of the table in the same run. Rows are held against the decoder in NumPy first. A step has two such tables.
+a plain read of the table in the same run. `blocks` repeats it with other numbers of lookups a program than the one that ships. Rows are held
+against the decoder in NumPy first. A step has two such tables.
 Exit code 1 when the bar of 15 us at 36 tokens is missed or a row is wrong, 2 without a CUDA device (`--check` compares rows on the CPU).
 """
 
@@ -26,11 +27,13 @@ import torch  # noqa: E402
 import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
 
-from sparkctl_vllm.engram.device_lookup import Resident  # noqa: E402
+from sparkctl_vllm.engram import device_lookup  # noqa: E402
+from sparkctl_vllm.engram.device_lookup import LOOKUPS, Resident  # noqa: E402
 from sparkctl_vllm.engram.membership import Membership  # noqa: E402
 from sparkctl_vllm.engram.row_format import BYTES, Format, decode  # noqa: E402
 
 TABLE, COLUMNS, GATHERS = 96_000_564, 6, 32
+BLOCKS = (1, 2, 4, 8)
 BAR_US, BAR_TOKENS = 15.0, 36
 
 
@@ -203,8 +206,21 @@ def timed(
 
 
 def case(table: Table, tokens: int, replays: int) -> dict[str, Any]:
-    """Time one step size."""
-    lookups = tokens * COLUMNS
+    """Time one step size, with what ships and with other numbers of lookups a program."""
+    blocks = {block: gathered_us(table, tokens * COLUMNS, block, replays) for block in BLOCKS}
+    us, size = blocks[LOOKUPS], tokens * COLUMNS * (BYTES[table.kind] + 64 + 8)
+    return {
+        "tokens": tokens,
+        "lookups": tokens * COLUMNS,
+        "us": us,
+        "bytes_read": size,
+        "gb_per_s": size / us / 1e3,
+        "blocks": {str(block): found for block, found in blocks.items()},
+    }
+
+
+def gathered_us(table: Table, lookups: int, block: int, replays: int) -> float:
+    """Return the median us of one gather of so many lookups, so many of them a program."""
     ids = table.draw((GATHERS, lookups))
     staged = torch.zeros(GATHERS, lookups, 256, dtype=torch.bfloat16, device="cuda")
 
@@ -212,9 +228,13 @@ def case(table: Table, tokens: int, replays: int) -> dict[str, Any]:
         ids.copy_(table.draw((GATHERS, lookups)))
         table.flush()
 
-    us = timed(lambda: [table.resident.gather(ids[at], staged[at]) for at in range(GATHERS)], fresh, replays)
-    size = lookups * (BYTES[table.kind] + 64 + 8)
-    return {"tokens": tokens, "lookups": lookups, "us": us, "bytes_read": size, "gb_per_s": size / us / 1e3}
+    device_lookup.LOOKUPS = block
+    try:
+        return timed(
+            lambda: [table.resident.gather(ids[at], staged[at]) for at in range(GATHERS)], fresh, replays
+        )
+    finally:
+        device_lookup.LOOKUPS = LOOKUPS
 
 
 if __name__ == "__main__":

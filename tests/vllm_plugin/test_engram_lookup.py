@@ -16,6 +16,7 @@ from sparkctl_vllm.engram import device_lookup, plain_reader, row_format, rows_f
 from sparkctl_vllm.engram.membership import LINE_ROWS, Membership
 from sparkctl_vllm.engram.reader import Held, Reader, Source
 from sparkctl_vllm.engram.rows_file import Meaning
+from sparkctl_vllm.engram.staging import Staging
 from sparkctl_vllm.refusal import Refusal
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -109,18 +110,15 @@ def test_bytes_equal_the_all_disk_path(table, disk, how, apart, kept, batches, e
 def test_the_device_path_equals_it_too(table, disk, kept, batches, expected, late):  # noqa: PLR0913, PLR0917 - fixtures, cases and what is drawn
     """Hits decoded by the GPU's kernel, the others read by the CPU and placed by another: the same bytes, and every place is written."""
     held = hot(table, kept)
-    # A kernel's pointer must point at something, even where no row is resident.
-    rows = torch.from_numpy(held.rows if len(held.rows) else np.zeros((1, 264), dtype=np.uint8)).to(DEVICE)
-    resident = device_lookup.Resident(rows, held.membership, "fp8")
-    reader = opened(disk[0], held, engine="threads", threads=2, raw=True, late=late)
+    resident = device_lookup.Resident(torch.from_numpy(held.rows).to(DEVICE), held.membership, "fp8")
+    reader = opened(disk[0], held if kept else None, engine="threads", threads=2, raw=True, late=late)
     try:
-        lookup = device_lookup.Lookup(resident, reader, lookups=40)
-        lookup.expect(np.array(expected, dtype=np.int64))
+        lookup = Staging(resident if kept else None, reader, 40, DEVICE)
+        reader.begin(np.array(expected, dtype=np.int64), None)
         for batch in batches:
             ids = np.array(batch, dtype=np.int64)
             staged = torch.full((len(ids), 256), float("nan"), dtype=torch.bfloat16, device=DEVICE)
-            lookup.begin(ids, torch.from_numpy(ids).to(DEVICE), staged)
-            lookup.finish(staged)
+            lookup.stage(torch.from_numpy(ids).to(DEVICE), staged)
             found = staged.cpu().view(torch.int16).numpy().view(np.uint16)
             assert (found == plain_reader.read(disk[0], ids)).all()
     finally:

@@ -1,23 +1,17 @@
 """Device lookup: token ids to rows, and rows to where the forward reads them, on the GPU and inside a captured graph.
 
-Resident rows are decoded straight to their places, and `Lookup` brings the others from disk: the CPU hashes the same tokens, asks the same
-lines and reads meanwhile, so the two need not wait for each other until the rows are wanted.
+Resident rows are decoded straight to their places; staging.py brings the others from disk.
 """
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import triton
 
 from sparkctl_vllm.engram import triton_kernels as kernels
-from sparkctl_vllm.engram.definition import ROW_VALUES
 from sparkctl_vllm.engram.membership import Membership
-from sparkctl_vllm.engram.reader import Reader
 from sparkctl_vllm.engram.row_format import BYTES, Format
-from sparkctl_vllm.engram.row_ids import Ids
 from sparkctl_vllm.engram.tables import Slice
-from sparkctl_vllm.refusal import demand
 
 LOOKUPS = 4
 """Lookups of one program: at 36 tokens of 6 columns that is 54 programs, about one for each of GB10's 48 multiprocessors."""
@@ -83,45 +77,3 @@ class Missing:
 
     places: torch.Tensor
     count: torch.Tensor
-
-
-def place(read: torch.Tensor, slot: torch.Tensor, places: torch.Tensor, staged: torch.Tensor) -> None:
-    """Decode fp8 rows that were read, uint8 [rows, 264] at `slot` int32, to their `places` int32 of `staged` bfloat16 [places, 256]."""
-    if len(places):
-        kernels.place_rows[(triton.cdiv(len(places), LOOKUPS),)](
-            *(read, slot, places, staged.view(-1, ROW_VALUES), len(places)), ROW=BYTES["fp8"], BLOCK=LOOKUPS
-        )
-
-
-class Lookup:
-    """Rows of one table for a step of up to so many lookups: the resident ones by the GPU, the others by the CPU's reader, each to its place."""
-
-    def __init__(self, resident: Resident, reader: Reader, lookups: int) -> None:
-        demand(reader.raw, "reader", "one that decodes", "a raw one: the GPU decodes")
-        device = resident.rows.device
-        self.resident, self.reader = resident, reader
-        self._read = torch.zeros(lookups, BYTES["fp8"], dtype=torch.uint8, pin_memory=device.type == "cuda")
-        self._copied = torch.cuda.Event() if device.type == "cuda" else None
-
-    def expect(self, ids: Ids) -> int:
-        """Begin to read rows that a later step may want, as soon as a draft token is known; returns how many are read."""
-        return self.reader.begin(ids, None)
-
-    def begin(self, ids: Ids, on_device: torch.Tensor, staged: torch.Tensor) -> int:
-        """Begin a step: `ids` int64 [lookups], and the same on the device; returns how many rows are read from disk."""
-        self.resident.gather(on_device, staged)
-        if self._copied:  # the step before may still copy out of what is about to be written
-            self._copied.synchronize()
-        return self.reader.begin(ids, self._read.numpy())
-
-    def finish(self, staged: torch.Tensor) -> None:
-        """Wait for the rows from disk, on the CPU, and put them to their places of `staged` bfloat16 [lookups, 256]."""
-        self.reader.wait(self._read.numpy())
-        places = self.reader.places()
-        device = staged.device
-        slot = torch.arange(len(places), dtype=torch.int32, device=device)
-        target = torch.from_numpy(np.ascontiguousarray(places)).to(device)
-        read = self._read[: len(places)].to(device, non_blocking=True)
-        if self._copied:
-            self._copied.record()
-        place(read, slot, target, staged)

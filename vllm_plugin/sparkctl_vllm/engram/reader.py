@@ -160,6 +160,16 @@ class Reader:
         count = self._native.engram_places(self._handle, _at(found))
         return found[:count]
 
+    @property
+    def handle(self) -> int:
+        """Address of the native reader, for host functions."""
+        return self._handle
+
+    @property
+    def lines(self) -> int | None:
+        """Address of the lines that say which rows are resident."""
+        return self._resident[0]
+
     def counted(self) -> Mapping[str, int]:
         """Return how many lookups were resident, of late, read, and doubles of a row that was read."""
         counted = (ctypes.c_long * len(COUNTED))()
@@ -223,6 +233,8 @@ def _load() -> ctypes.CDLL:
         ("wait", number, (address, address)),
         ("places", whole, (address, address)),
         ("counted", None, (address, address)),
+        ("step_begin", None, (address,)),
+        ("step_wait", None, (address,)),
         ("close", None, (address,)),
     ):
         function = getattr(found, f"engram_{name}")

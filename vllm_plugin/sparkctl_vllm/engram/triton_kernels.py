@@ -115,12 +115,11 @@ def gather(
 
 
 @triton.jit
-def place_rows(read, slot, places, staged, total, ROW: tl.constexpr, BLOCK: tl.constexpr):
-    """BLOCK rows that were read (fp8, the row at read[slot]) decoded to their places of staged bfloat16 [places, 256]."""
+def place_rows(read, places, count, staged, ROW: tl.constexpr, BLOCK: tl.constexpr):
+    """BLOCK of the first count[0] rows that were read, fp8, decoded: row k goes to places[k] of staged bfloat16 [lookups, 256]."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < total
-    source = tl.load(slot + at, mask=inside, other=0).to(tl.int64)
+    inside = at < tl.load(count)
     target = tl.load(places + at, mask=inside, other=0).to(tl.int64)
-    rows = decode(read, source * ROW, inside, False)  # noqa: FBT003 - Triton takes constants by place
+    rows = decode(read, at.to(tl.int64) * ROW, inside, False)  # noqa: FBT003 - Triton takes constants by place
     value = tl.arange(0, 256)
     tl.store(staged + target[:, None] * 256 + value[None, :], rows, mask=inside[:, None])

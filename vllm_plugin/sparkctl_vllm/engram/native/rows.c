@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -280,6 +281,36 @@ int64_t engram_begin(Reader *reader, const int64_t *ids, int64_t count, int64_t 
 int64_t engram_places(const Reader *reader, int32_t *places) {
     memcpy(places, reader->places, (size_t)reader->given * 4);
     return reader->given;
+}
+
+// A step of a stream: host functions take one argument and cannot fail, so a row that cannot be read ends the process. Another row in its
+// place, or zeros, would be wrong output without an error.
+typedef struct {
+    Reader *reader;
+    const int64_t *ids;
+    int64_t lookups, rows;
+    const uint32_t *lines;
+    uint8_t *read;
+    int32_t *places, *given;
+} Step;
+
+static void end(const char *what, int64_t why) {
+    fprintf(stderr, "sparkctl-vllm: an Engram row could not be %s: %s. This rank ends: another row in its place would be wrong output\n", what, strerror((int)-why));
+    fflush(stderr);
+    abort();
+}
+
+void engram_step_begin(void *argument) {
+    Step *step = argument;
+    int64_t read = engram_begin(step->reader, step->ids, step->lookups, step->rows, step->lines, NULL, 0, step->read);
+    if (read < 0) end("asked for", read);
+}
+
+void engram_step_wait(void *argument) {
+    Step *step = argument;
+    int failed = engram_wait(step->reader, step->read);
+    if (failed) end("read", failed);
+    *step->given = (int32_t)engram_places(step->reader, step->places);
 }
 
 void engram_counted(const Reader *reader, long *counted) { memcpy(counted, reader->counted, sizeof reader->counted); }
