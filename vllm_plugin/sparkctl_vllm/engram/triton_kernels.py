@@ -31,13 +31,18 @@ def row_ids(
 
 
 @triton.jit
+def signed(size, negative):
+    """A number of no sign as float32, or its negative; by its bits, for some releases of Triton subtract from 0 and lose the sign of 0."""
+    return (size.to(tl.int32, bitcast=True) | negative << 31).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def e4m3(code):
     """A float8 e4m3fn code as float32: bias 7, no infinities, 0x7f and 0xff no numbers."""
     size = code & 127
     normal = ((size << 20) + (120 << 23)).to(tl.float32, bitcast=True)
     value = tl.where(size < 8, size.to(tl.float32) * 0.001953125, normal)
-    value = tl.where(size == 127, float("nan"), value)
-    return tl.where(code >= 128, -value, value)
+    return signed(tl.where(size == 127, float("nan"), value), code >> 7)
 
 
 @triton.jit
@@ -45,8 +50,7 @@ def e2m1(code):
     """A float4 e2m1 code as float32: sign in bit 3, bias 1."""
     size = code & 7
     normal = ((size << 22) + (126 << 23)).to(tl.float32, bitcast=True)
-    value = tl.where(size < 2, size.to(tl.float32) * 0.5, normal)
-    return tl.where(code >= 8, -value, value)
+    return signed(tl.where(size < 2, size.to(tl.float32) * 0.5, normal), code >> 3)
 
 
 @triton.jit
