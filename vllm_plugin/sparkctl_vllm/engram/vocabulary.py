@@ -4,6 +4,7 @@ Rule as in vllm/models/deepseek_v41/common/engram.py of vLLM 0.33.0: the decoded
 joined, stripped but for a lone space), names a class; a partial byte token is named by its raw string; classes are numbered as they appear.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -58,10 +59,7 @@ def read(path: Path, classes: int, length: int = LENGTH) -> tuple[Vocabulary, "T
             "tokenizers", "not installed", "the library of that name", "pip install tokenizers"
         ) from fault
     raw = path.read_bytes()
-    try:
-        tokenizer = Tokenizer.from_str(raw.decode("utf-8"))
-    except Exception as fault:  # tokenizers raises Exception itself
-        raise Refusal(path.name, fault, "a tokenizer.json") from fault
+    tokenizer = Tokenizer.from_str(_checked(path, raw))
     found = of_tokenizer(tokenizer, length)
     hint = "this is not the tokenizer of the model whose tables are asked for"
     demand(found.classes == classes, f"{path.name}: classes", found.classes, str(classes), hint)
@@ -75,6 +73,35 @@ def read(path: Path, classes: int, length: int = LENGTH) -> tuple[Vocabulary, "T
         "another tokenizers version normalises otherwise",
     )
     return found, tokenizer
+
+
+def _checked(path: Path, raw: bytes) -> str:
+    """Return the text of a tokenizer.json; its parts are looked at here, for the library tells no fault of the file from any other."""
+    try:
+        text = raw.decode("utf-8")
+        document = json.loads(text)
+    except ValueError as fault:
+        raise Refusal(path.name, fault, "a tokenizer.json") from fault
+    demand(isinstance(document, dict), path.name, type(document).__name__, "a JSON object")
+    model = document.get("model")
+    demand(isinstance(model, dict), f"{path.name}: $.model", type(model).__name__, "a JSON object")
+    vocab = model.get("vocab")
+    numbered = isinstance(vocab, dict) and all(isinstance(one, int) for one in vocab.values())
+    demand(numbered, f"{path.name}: $.model.vocab", type(vocab).__name__, "a number for each token")
+    merges = model.get("merges", [])
+    demand(isinstance(merges, list), f"{path.name}: $.model.merges", type(merges).__name__, "a list")
+    added = document.get("added_tokens")
+    whole = isinstance(added, list) and all(
+        isinstance(one, dict) and {"id", "content"} <= one.keys() for one in added
+    )
+    demand(
+        whole, f"{path.name}: $.added_tokens", type(added).__name__, "a list of tokens with id and content"
+    )
+    for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+        part = document.get(name)
+        typed = part is None or (isinstance(part, dict) and isinstance(part.get("type"), str))
+        demand(typed, f"{path.name}: $.{name}", type(part).__name__, "null, or a JSON object with a type")
+    return text
 
 
 def of_tokenizer(tokenizer: "Tokenizer", length: int) -> Vocabulary:
