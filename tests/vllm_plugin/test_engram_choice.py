@@ -53,9 +53,9 @@ def test_rows_that_differ_end_the_choice(tmp_path):
     for content, agrees in ((rows[:25], True), (rows[:25] ^ 1, False)):
         resident = Reader(source, held=Held(rows=content, membership=membership), engine="threads", threads=1)
         if agrees:
-            assert choice.measured(resident, disk, steps).steps == 110
+            assert choice.measured(choice.by(resident), choice.by(disk), steps, exact=True).steps == 110
         else:
             with pytest.raises(Refusal, match="not those of the disk"):
-                choice.measured(resident, disk, steps)
+                choice.measured(choice.by(resident), choice.by(disk), steps, exact=True)
         resident.close()
     disk.close()

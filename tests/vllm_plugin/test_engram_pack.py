@@ -29,6 +29,7 @@ from sparkctl_vllm.engram import (
     definition,
     hot_rows,
     rows_file,
+    steps,
     vocabulary,
 )
 from sparkctl_vllm.engram.counts import Corpus, Counted, Ledger, Tally
@@ -106,6 +107,27 @@ def test_another_models_tokenizer_is_refused(tokenizer):
     """Every row depends on the number of classes."""
     with pytest.raises(Refusal, match="classes"):
         vocabulary.read(tokenizer, 99_092, len(WORDS))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"\xff", "a tokenizer.json"),
+        (b"{", "a tokenizer.json"),
+        (b"[]", "a JSON object"),
+        (b"{}", "model"),
+        (b'{"model": {"vocab": {"a": "b"}}}', "vocab"),
+        (b'{"model": {"vocab": {"a": 0}, "merges": 3}}', "merges"),
+        (b'{"model": {"vocab": {"a": 0}}, "added_tokens": [{}]}', "added_tokens"),
+        (b'{"model": {"vocab": {"a": 0}}, "added_tokens": [], "decoder": {}}', "decoder"),
+    ],
+)
+def test_a_file_that_is_no_tokenizer_is_refused(tmp_path, text, says):
+    """By its parts, before the library sees it."""
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(text)
+    with pytest.raises(Refusal, match=says):
+        vocabulary.read(path, CLASSES, len(WORDS))
 
 
 TEXTS = st.lists(st.lists(st.integers(0, CLASSES - 1), max_size=9), max_size=6)
@@ -361,6 +383,27 @@ def line(tmp_path, monkeypatch, tokenizer):
         )
     monkeypatch.chdir(tmp_path)
     return lambda *words: cli.main(["engram", *words])
+
+
+def test_steps_of_held_out_text(line, capsys, tmp_path):
+    """As many as are timed and ten that warm up, of the whole table; more than the text has is refused."""
+    words = (
+        "other.jsonl",
+        "--layer",
+        "1",
+        "--tokenizer",
+        "tokenizer.json",
+        "--tokens",
+        "2",
+        "-o",
+        "steps.npy",
+    )
+    assert line("steps", *words, "--steps", "100", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 110
+    assert steps.read(tmp_path / "steps.npy", TABLE, 110).shape == (110, 2, TABLE.columns)
+    assert line("steps", *words, "--steps", "1000") == 2
+    assert "1010, 10 of them to warm up" in capsys.readouterr().err
+    assert line("steps", *words, "--steps", "3") == 2
 
 
 def test_from_text_to_a_rows_file(line, capsys, model, tmp_path):

@@ -1,4 +1,4 @@
-"""`sparkctl-vllm engram count | merge | cover | pack | race`: from text to hot rows: which are read, what keeping them answers, their file."""
+"""`sparkctl-vllm engram count | merge | cover | pack | steps | race`: from text to hot rows: which are read, what they answer, their files."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sparkctl_vllm.cli import engram_count, engram_race
+from sparkctl_vllm.cli import engram_count, engram_race, engram_steps
 from sparkctl_vllm.engram import checkpoint, counts, hot_rows
 from sparkctl_vllm.engram.coverage import Covered, covered
 from sparkctl_vllm.engram.tables import Slice, Table, v41_flash
@@ -25,6 +25,11 @@ def options(parser: argparse.ArgumentParser) -> None:
             "merge",
             "add up counts of several nodes; a corpus that is in two of them is refused",
             engram_count.merge_options,
+        ),
+        (
+            "steps",
+            "write the steps of held-out text on which a server times both paths at its start",
+            _steps_options,
         ),
         ("race", "are a rank's hot rows faster than its disk on this node? 0 yes, 1 no", _race_options),
         (
@@ -54,6 +59,7 @@ def run(asked: argparse.Namespace) -> Answer:
         "cover": _cover,
         "pack": _pack,
         "race": _race,
+        "steps": _steps,
     }
     return verbs[asked.engram](asked)
 
@@ -92,6 +98,10 @@ def _count_options(parser: argparse.ArgumentParser) -> None:
 
 def _race_options(parser: argparse.ArgumentParser) -> None:
     engram_race.options(parser, [one.layer for one in v41_flash()])
+
+
+def _steps_options(parser: argparse.ArgumentParser) -> None:
+    engram_steps.options(parser, [one.layer for one in v41_flash()])
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -159,6 +169,18 @@ def _race(asked: argparse.Namespace) -> Answer:
         code,
         document,
         lambda told: f"{told['told']}; {told['resident_share']:.1%} of the lookups resident",
+    )
+
+
+def _steps(asked: argparse.Namespace) -> Answer:
+    (table,) = _tables(asked.layer)
+    code, document = engram_steps.run(asked, table)
+    return (
+        code,
+        document,
+        lambda told: (
+            f"{told['path']}: {told['steps']} steps of {told['tokens']} tokens, layer {told['layer']}"
+        ),
     )
 
 

@@ -1,7 +1,6 @@
 """`sparkctl-vllm engram race`: on this node, are a rank's hot rows faster than its disk? Real text, both files, the kill switch's own rule."""
 
 import argparse
-from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -9,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from sparkctl_vllm.engram import checkpoint, choice, corpus, hot_rows, row_ids, vocabulary
+from sparkctl_vllm.engram import checkpoint, choice, hot_rows, vocabulary
 from sparkctl_vllm.engram.reader import Reader, Source
-from sparkctl_vllm.engram.row_ids import Ids
+from sparkctl_vllm.engram.steps import of_corpus, of_rank
 from sparkctl_vllm.engram.tables import Slice
-from sparkctl_vllm.engram.vocabulary import Vocabulary
 from sparkctl_vllm.refusal import demand
 
 
@@ -56,17 +54,18 @@ def run(asked: argparse.Namespace, owned: Slice) -> tuple[int, dict[str, Any]]:
         return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
     wanted = asked.steps + choice.WARM
-    steps = list(islice(_steps(asked.corpus, known, tokenise, owned, asked.tokens), wanted))
+    taken = list(islice(of_corpus(asked.corpus, known, tokenise, owned.table, asked.tokens), wanted))
     demand(
-        len(steps) == wanted,
+        len(taken) == wanted,
         f"{asked.corpus.name}: steps of {asked.tokens} tokens",
-        len(steps),
+        len(taken),
         f"{wanted}, {choice.WARM} of them to warm up",
     )
+    steps = of_rank(np.stack(taken), owned)
     disk = Reader(source, engine=asked.engine, direct=asked.direct)
     resident = Reader(source, held=held, engine=asked.engine, direct=asked.direct)
     try:
-        chosen = choice.measured(resident, disk, steps)
+        chosen = choice.measured(choice.by(resident), choice.by(disk), steps, exact=held.kind == "fp8")
         counted = resident.counted()
     finally:
         resident.close()
@@ -74,19 +73,8 @@ def run(asked: argparse.Namespace, owned: Slice) -> tuple[int, dict[str, Any]]:
     share = counted["resident"] / sum(ids.size for ids in steps)
     document = {
         "schema": "sparkctl-engram-race/1",
-        "told": chosen.told(),
+        "told": f"layer {owned.table.layer} {chosen.told()}",
         "resident_share": share,
         **asdict(chosen),
     }
     return (0 if chosen.keeps == "resident" else 1), document
-
-
-def _steps(
-    path: Path, known: Vocabulary, tokenise: corpus.Tokenise, owned: Slice, tokens: int
-) -> Iterator[Ids]:
-    """Yield the lookups of steps, so many tokens of one document after the other, each as far as it fills steps."""
-    for document in corpus.documents(path, 0, tokenise):
-        ids = known.compressed(document.tokens, document.name)
-        rows = row_ids.of_rank(row_ids.of_sequence(owned.table, ids), owned)
-        for begin in range(0, len(rows) - tokens + 1, tokens):
-            yield np.ascontiguousarray(rows[begin : begin + tokens].reshape(-1))

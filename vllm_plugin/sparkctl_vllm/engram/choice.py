@@ -4,9 +4,8 @@ The 95th percentile decides: a step waits for its slowest row, on the slowest ra
 that gain nothing give their memory back.
 """
 
-import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +17,6 @@ from sparkctl_vllm.engram.reader import Reader
 from sparkctl_vllm.engram.row_ids import Ids
 from sparkctl_vllm.refusal import demand
 
-log = logging.getLogger(__name__)
 LEAST_STEPS = 100
 """Ours: of fewer steps the 95th percentile is one of the five slowest, and says little."""
 WARM = 10
@@ -36,9 +34,9 @@ class Choice:
     steps: int
 
     def told(self) -> str:
-        """Return the line for a log."""
+        """Return the line for a log, behind whose rows it speaks of."""
         return (
-            f"Engram keeps {self.keeps}: p95 {self.resident_p95_us:.0f} us resident, {self.disk_p95_us:.0f} us all from disk "
+            f"keeps {self.keeps}: p95 {self.resident_p95_us:.0f} us resident, {self.disk_p95_us:.0f} us all from disk "
             f"(medians {self.resident_median_us:.0f} and {self.disk_median_us:.0f}, {self.steps} steps)"
         )
 
@@ -60,15 +58,21 @@ def choose(resident_us: Sequence[float], disk_us: Sequence[float]) -> Choice:
     )
 
 
-def measured(resident: Reader, disk: Reader, steps: Sequence[Ids]) -> Choice:
-    """Look up every step by both paths, in turns, and choose; rows that differ between them are refused: one of the files is wrong."""
+Look = Callable[[Ids, NDArray[np.uint16]], float]
+"""Looks up a step's rows into bfloat16 bits [lookups, 256], and returns how long that took, us."""
+
+
+def measured(resident: Look, disk: Look, steps: Sequence[Ids], *, exact: bool) -> Choice:
+    """Look up every step by both paths, in turns, and choose; rows that differ between them are refused: one of the files is wrong.
+
+    `exact` is false for rows in fp4, which are not the disk's.
+    """
     most = max((ids.size for ids in steps), default=0)
     outs = [np.zeros((most, ROW_VALUES), dtype=np.uint16) for _ in range(2)]
     waits: tuple[list[float], list[float]] = ([], [])
-    exact = resident.held is None or resident.held.kind == "fp8"
     for number, ids in enumerate(steps):
         for turn in (number % 2, 1 - number % 2):
-            waited = _one(resident if turn == 0 else disk, ids, outs[turn])
+            waited = (resident if turn == 0 else disk)(ids, outs[turn])
             if number >= WARM:
                 waits[turn].append(waited)
         same = not exact or bool((outs[0][: ids.size] == outs[1][: ids.size]).all())
@@ -79,13 +83,16 @@ def measured(resident: Reader, disk: Reader, steps: Sequence[Ids]) -> Choice:
             "the same bytes",
             "pack them anew",
         )
-    found = choose(*waits)
-    log.info("%s", found.told())
-    return found
+    return choose(*waits)
 
 
-def _one(reader: Reader, ids: Ids, out: NDArray[np.uint16]) -> float:
-    begin = time.perf_counter()
-    reader.begin(ids, out)
-    reader.wait(out)
-    return 1e6 * (time.perf_counter() - begin)
+def by(reader: Reader) -> Look:
+    """Return how a reader looks up on the CPU."""
+
+    def look(ids: Ids, out: NDArray[np.uint16]) -> float:
+        begin = time.perf_counter()
+        reader.begin(ids, out)
+        reader.wait(out)
+        return 1e6 * (time.perf_counter() - begin)
+
+    return look

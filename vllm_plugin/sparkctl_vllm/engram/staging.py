@@ -6,17 +6,21 @@ GPU waits for the disk only where this stream is waited for: on a stream of its 
 """
 
 import ctypes
+import time
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import triton
+from numpy.typing import NDArray
 
 from sparkctl_vllm.engram import triton_kernels as kernels
 from sparkctl_vllm.engram.definition import ROW_VALUES
 from sparkctl_vllm.engram.device_lookup import LOOKUPS, Resident
 from sparkctl_vllm.engram.reader import Reader, library
 from sparkctl_vllm.engram.row_format import BYTES
+from sparkctl_vllm.engram.row_ids import Ids
 from sparkctl_vllm.refusal import demand
 
 
@@ -62,7 +66,7 @@ class Staging:
         demand(reader.raw, "reader", "one that decodes", "a raw one: the GPU decodes")
         both = (reader.held is None) == (resident is None)
         demand(both, "resident rows", "with the reader or on the device alone", "the same with both")
-        self.resident, self.reader, self.lookups = resident, reader, lookups
+        self.resident, self.reader, self.lookups, self.device = resident, reader, lookups, device
         self._buffers = _Buffers.of(lookups, pinned=device.type == "cuda")
         self._steps: dict[int, _Step] = {}
         self._launch = _launched if device.type == "cuda" else _called
@@ -96,6 +100,24 @@ class Staging:
                 BLOCK=LOOKUPS,
             )
 
+    def look(self, ids: Ids, out: NDArray[np.uint16]) -> float:
+        """Look up one step, wait for it, and return how long that took, us; bfloat16 bits go to `out` [lookups, 256]."""
+        device = self.device
+        asked = torch.from_numpy(ids).to(device)
+        staged = torch.empty(ids.size, ROW_VALUES, dtype=torch.bfloat16, device=device)
+        _settle(device)
+        begin = time.perf_counter()
+        self.stage(asked, staged)
+        _settle(device)
+        took = 1e6 * (time.perf_counter() - begin)
+        out[: ids.size] = staged.cpu().view(torch.int16).numpy().view(np.uint16)
+        return took
+
+    def close(self) -> None:
+        """Give the reader and the resident rows back; nothing of this may be under way or in a graph that still replays."""
+        self.reader.close()
+        self.resident = None
+
     def _step(self, count: int) -> _Step:
         """Return the step's argument, the same one for as many lookups: a captured graph keeps its address."""
         if count not in self._steps:
@@ -111,6 +133,11 @@ class Staging:
                 given=buffers.given.data_ptr(),
             )
         return self._steps[count]
+
+
+def _settle(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def _called(name: str, step: _Step) -> None:

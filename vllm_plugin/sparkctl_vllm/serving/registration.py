@@ -32,6 +32,11 @@ FEATURES = (
         wanted=lambda asked: asked.plan is not None,
         module="sparkctl_vllm.serving.installation",
     ),
+    Feature(
+        name="Engram rows",
+        wanted=lambda asked: asked.rows is not None,
+        module="sparkctl_vllm.serving.engram_rows",
+    ),
 )
 
 

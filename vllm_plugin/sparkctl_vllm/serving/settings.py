@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparkctl_vllm.engram import folder
+from sparkctl_vllm.engram.folder import Folder
+
 PLAN = "SPARKCTL_BUDGET_PLAN"
 POLICY = "SPARKCTL_BUDGET_POLICY"
 FIGURES = "SPARKCTL_BUDGET_FIGURES"
@@ -19,6 +22,8 @@ class Settings:
     """The plan file of budget reads, without its suffix or with it; None leaves every expert read whole."""
     policy: str = WATER_FILLED
     """How depths are chosen."""
+    rows: Folder | None = None
+    """Where this rank's Engram rows lie, and how many stay in memory; None leaves the tables to vLLM."""
     figures: Path | None = None
     """The file by which rank 0 hands its counters to /metrics; the API's process names one where nobody did."""
 
@@ -29,5 +34,6 @@ def read(environment: Mapping[str, str]) -> Settings:
     return Settings(
         plan=Path(found[PLAN]) if PLAN in found else None,
         policy=found.get(POLICY, WATER_FILLED),
+        rows=folder.asked(environment),
         figures=Path(found[FIGURES]) if FIGURES in found else None,
     )
