@@ -114,6 +114,12 @@ PROOFS: tuple[Proof, ...] = (
         "from where the rank reads its Engram rows",
         r"([^\]]*read from node-local.*)",
         r"\] ([^\]]*\b[Ee]ngram\b.*\bunusable\b.*)",
+        r"Engram (layer \d+ reads rows .*)",
+    ),
+    _proof(
+        "engram_rows",
+        "whether hot Engram rows stay in memory: both paths as the rank timed them, and the one it keeps",
+        r"Engram (layer \d+ keeps .*)",
     ),
 )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from launcher import evidence
+from launcher.engram import VARIABLES, Engram
 from launcher.progress import Stage
 from launcher.watermark import Mode
 from sparkctl.line import Network
@@ -209,6 +210,7 @@ class Recipe:
     speculative: Speculative | None = None
     graphs: Graphs | None = None
     budget: Budget = field(default_factory=Budget)
+    engram: Engram = field(default_factory=Engram)
     fork: Fork | None = None
     ready: Ready = field(default_factory=Ready)
     expects: Mapping[str, str] = field(default_factory=dict)
@@ -225,9 +227,9 @@ class Recipe:
         if self.graphs and self.max_num_seqs is None:
             wanted = f"a whole number from 1 to {MOST_SEQUENCES}"
             raise ValueError(f"args: max-num-seqs must be {wanted}: the graph sizes follow from it")
-        told = sorted(self.env.keys() & Budget(plan="told").environment.keys())
+        told = sorted(self.env.keys() & (Budget(plan="told").environment.keys() | VARIABLES))
         if told:
-            raise ValueError(f"env: {', '.join(told)} follow from budget; take them out of env")
+            raise ValueError(f"env: {', '.join(told)} follow from budget and engram; take them out of env")
         twice = (
             sorted(self.fork.args.keys() & self.args.keys() | self.fork.env.keys() & self.env.keys())
             if self.fork
@@ -251,12 +253,13 @@ class Recipe:
     @property
     def environment(self) -> dict[str, str]:
         """Every variable of a rank's environment, those of a fork among them; placeholders are not filled in."""
-        return {**self.env, **(self.fork.env if self.fork else {}), **self.budget.environment}
+        fork = self.fork.env if self.fork else {}
+        return {**self.env, **fork, **self.budget.environment, **self.engram.environment}
 
     @property
     def proofs(self) -> dict[str, str]:
-        """What every rank's log must prove: what the recipe expects, and that budget reads are on where it asks for them."""
-        return {**({"budget": "on, plan"} if self.budget.plan else {}), **self.expects}
+        """What every rank's log must prove: what the recipe expects, and what of the plug-in it asks for: that is never a fork's wording."""
+        return {**({"budget": "on, plan"} if self.budget.plan else {}), **self.expects, **self.engram.proofs}
 
     @property
     def max_num_seqs(self) -> int | None:

@@ -65,7 +65,7 @@ def setup(recipe: Recipe, attention: Attention, guard_gib: float) -> Setup:
     asked = demand(recipe, attention)
     hybrid = isinstance(attention, Hybrid)
     environment = recipe.environment
-    on_disk = environment.get("DSV41_ENGRAM_DISK") == "1"
+    on_disk = recipe.engram.rows or environment.get("DSV41_ENGRAM_DISK") == "1"
     buffer = environment.get("NCCL_BUFFSIZE", "")
     return Setup(
         utilisation=recipe.memory.utilisation,
@@ -76,6 +76,8 @@ def setup(recipe: Recipe, attention: Attention, guard_gib: float) -> Setup:
         small_buffers=buffer.isdecimal() and int(buffer) <= _SMALL_BUFFER,
         indexed=hybrid,
         guard_gib=guard_gib,
+        resident_rows=recipe.engram.resident,
+        resident_kind=recipe.engram.format,
     )
 
 

@@ -22,6 +22,10 @@ ENGRAM_ROW_BYTES = 264
 ENGRAM_ROWS = 24
 """Rows that one token reads of one table: 8 heads for n-grams of 2, 3 and 4 (engram_n_heads and engram_max_ngram_size)."""
 ENGRAM_TABLES = 2
+RESIDENT_ROW_BYTES = {"fp8": ENGRAM_ROW_BYTES, "fp4": 136}
+"""Of a row in memory: 256 values and 8 scales. What packs and serves rows is the plug-in, vllm_plugin/sparkctl_vllm/engram/row_format.py."""
+LINE_ROWS, LINE_BYTES = 480, 64
+"""A line says of so many rows whether they are resident, and where: vllm_plugin/sparkctl_vllm/engram/membership.py."""
 
 PIN_STEP_GIB = 0.25
 _NONE = Span(low=0.0, high=0.0)
@@ -49,6 +53,9 @@ class Setup:
     small_buffers: bool
     indexed: bool
     guard_gib: float
+    resident_rows: int = 0
+    """Rows of each Engram table, over all ranks, that stay in memory although the tables are on disk."""
+    resident_kind: str = "fp8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,11 +196,25 @@ def _engine(reported: Reported | None, setup: Setup, ranks: int) -> list[Line]:
     return found
 
 
+def resident_bytes(rows: int, kind: str, tables_gib: float, ranks: int) -> float:
+    """Return what so many rows of each table take on a rank, and the lines that say which they are; hot rows spread evenly over ranks."""
+    table_rows = tables_gib * GIB / ENGRAM_TABLES / ENGRAM_ROW_BYTES
+    lines = ENGRAM_TABLES * table_rows / ranks / LINE_ROWS * LINE_BYTES
+    return ENGRAM_TABLES * rows / ranks * RESIDENT_ROW_BYTES[kind] + lines if rows else 0.0
+
+
 def _engram(setup: Setup, tables_gib: float, ranks: int) -> list[Line]:
     match setup.engram:
         case "disk":
             size = setup.batched * ENGRAM_TABLES * ENGRAM_ROWS * ENGRAM_ROW_BYTES / ranks
-            return [Line(name="Engram staging", gib=_each([size] * ranks), origin="arithmetic")]
+            staging = Line(name="Engram staging", gib=_each([size] * ranks), origin="arithmetic")
+            if not setup.resident_rows:
+                return [staging]
+            kept = resident_bytes(setup.resident_rows, setup.resident_kind, tables_gib, ranks)
+            return [
+                staging,
+                Line(name="resident Engram rows", gib=_each([kept] * ranks), origin="arithmetic"),
+            ]
         case "resident":
             held = Span(low=tables_gib / ranks, high=tables_gib / ranks)
             return [Line(name="Engram rows", gib=(held,) * ranks, origin="tensors")]

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from launcher.capacity.memory import ENGRAM_ROW_BYTES, ENGRAM_TABLES, Table
+from launcher.capacity.memory import (
+    ENGRAM_ROW_BYTES,
+    ENGRAM_TABLES,
+    RESIDENT_ROW_BYTES,
+    Table,
+    resident_bytes,
+)
 from sparkctl.units import GIB
 
-BYTES = {"fp8": ENGRAM_ROW_BYTES, "fp4": 136}
-"""Of a row: 256 values and 8 scales. What packs and serves rows is the plug-in, vllm_plugin/sparkctl_vllm/engram/row_format.py."""
-LINE_ROWS, LINE_BYTES = 480, 64
-"""A line says of so many rows whether they are resident, and where: vllm_plugin/sparkctl_vllm/engram/membership.py."""
 STEP = 1_000_000
 PUBLISHED = (
     (1_000_000, 43.0),
@@ -39,13 +41,16 @@ class Fitting:
 
 
 def fitting(found: Table) -> tuple[Fitting, ...]:
-    """Return what fits beside the cache on the rank that binds, at the high end of every span; empty where no table is read from disk."""
-    if found.setup.engram != "disk" or not found.tables_gib:
+    """Return what fits beside the cache on the rank that binds, at the high end of every span; empty where no table is read from disk.
+
+    Rows that the recipe keeps already are among them.
+    """
+    setup = found.setup
+    if setup.engram != "disk" or not found.tables_gib:
         return ()
-    table_rows = round(found.tables_gib * GIB / ENGRAM_TABLES / ENGRAM_ROW_BYTES)
-    lines = ENGRAM_TABLES * table_rows / found.ranks / LINE_ROWS * LINE_BYTES
-    spare = (found.left(found.binding).low - found.setup.guard_gib) * GIB - lines
-    return tuple(_of(kind, size, spare, lines, table_rows, found.ranks) for kind, size in BYTES.items())
+    kept = resident_bytes(setup.resident_rows, setup.resident_kind, found.tables_gib, found.ranks)
+    spare = (found.left(found.binding).low - setup.guard_gib) * GIB + kept
+    return tuple(_of(kind, spare, found) for kind in RESIDENT_ROW_BYTES)
 
 
 def answered(rows: int, points: Sequence[tuple[int, float]] = PUBLISHED) -> float | None:
@@ -56,8 +61,11 @@ def answered(rows: int, points: Sequence[tuple[int, float]] = PUBLISHED) -> floa
     return None
 
 
-def _of(kind: str, size: int, spare: float, lines: float, table_rows: int, ranks: int) -> Fitting:  # noqa: PLR0913, PLR0917 - one place calls it
-    most = min(table_rows, max(0, math.floor(spare / ENGRAM_TABLES / size * ranks)))
-    rows = most // STEP * STEP
-    held = (ENGRAM_TABLES * rows / ranks * size + lines) / GIB if rows else 0.0
+def _of(kind: str, spare: float, found: Table) -> Fitting:
+    ranks, tables = found.ranks, found.tables_gib
+    table_rows = round(tables * GIB / ENGRAM_TABLES / ENGRAM_ROW_BYTES)
+    million = resident_bytes(2 * STEP, kind, tables, ranks) - resident_bytes(STEP, kind, tables, ranks)
+    lines = resident_bytes(STEP, kind, tables, ranks) - million
+    rows = min(table_rows // STEP, max(0, math.floor((spare - lines) / million))) * STEP
+    held = resident_bytes(rows, kind, tables, ranks) / GIB
     return Fitting(kind=kind, rows=rows, gib=held, answered=answered(rows))

@@ -41,11 +41,33 @@ def test_a_plan_switches_budget_reads_on_and_none_off(recipe: Recipe, engine: En
     assert off.proofs == recipe.proofs
 
 
+def test_engram_rows_come_by_the_plug_in_and_stay_in_memory_as_asked(
+    recipe: Recipe, engine: EngineFacts
+) -> None:
+    """The plug-in's wording replaces the fork's that the recipe expects; without resident rows there is no choice to prove."""
+    rows = overlay(recipe, {"engram.rows": "/engram-local"}, engine)
+    assert rows.environment["SPARKCTL_ENGRAM_ROWS"] == "/engram-local"
+    assert rows.proofs["engram"] == "reads rows"
+    assert "engram_rows" not in rows.proofs
+    kept = overlay(rows, {"engram.resident": 5_000_000, "engram.format": "fp4"}, engine)
+    assert kept.environment["SPARKCTL_ENGRAM_RESIDENT"] == "5000000"
+    assert kept.environment["SPARKCTL_ENGRAM_FORMAT"] == "fp4"
+    assert kept.proofs["engram_rows"] == "keeps"
+    assert overlay(kept, {"engram.resident": 0}, engine).environment == rows.environment
+    off = overlay(kept, {"engram.rows": "", "engram.resident": 0}, engine)
+    assert off.environment == recipe.environment
+    assert off.proofs == recipe.proofs
+
+
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
         ("args.max-num-seq", 8, "did you mean max-num-seqs?"),
         ("env.SPARKCTL_BUDGET_PLAN", "/p", "SPARKCTL_BUDGET_PLAN follow from budget"),
+        ("env.SPARKCTL_ENGRAM_ROWS", "/p", "SPARKCTL_ENGRAM_ROWS follow from budget and engram"),
+        ("engram.resident", 5, "set engram.rows"),
+        ("engram.resident", -1, "0 or more"),
+        ("engram.format", "fp2", "fp8"),
         ("budget.depth", 0.5, "unknown recipe key; budget has plan, policy"),
         ("args.headless", True, "follows from the inventory"),
         ("args.gpu-memory-utilization", 0.8, "set that instead"),
