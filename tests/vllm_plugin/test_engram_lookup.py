@@ -125,6 +125,19 @@ def test_the_device_path_equals_it_too(table, disk, kept, batches, expected, lat
         reader.close()
 
 
+def test_the_cpus_side_is_host_memory_whatever_device_is_the_default(disk):
+    """As while vLLM makes a model: on its default device, which here holds nothing, a step would find no byte."""
+    reader = opened(disk[0], engine="threads", threads=1, raw=True)
+    ids = torch.tensor([3, -1, 5], device=DEVICE)
+    staged = torch.full((3, 256), float("nan"), dtype=torch.bfloat16, device=DEVICE)
+    with torch.device("meta"):
+        made = Staging(None, reader, 3, DEVICE)
+        made.stage(ids, staged)
+    made.close()
+    found = staged.cpu().view(torch.int16).numpy().view(np.uint16)
+    assert (found == plain_reader.read(disk[0], np.array([3, -1, 5]))).all()
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     ids=st.frozensets(st.integers(0, 3 * LINE_ROWS)),

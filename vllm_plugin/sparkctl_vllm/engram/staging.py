@@ -50,11 +50,15 @@ class _Buffers:
 
     @classmethod
     def of(cls, lookups: int, *, pinned: bool) -> "_Buffers":
+        def made(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+            # The device is named: while vLLM makes a model, torch's own default is the GPU.
+            return torch.zeros(*shape, dtype=dtype, device="cpu", pin_memory=pinned)
+
         return cls(
-            ids=torch.empty(lookups, dtype=torch.int64, pin_memory=pinned),
-            read=torch.zeros(lookups, BYTES["fp8"], dtype=torch.uint8, pin_memory=pinned),
-            places=torch.zeros(lookups, dtype=torch.int32, pin_memory=pinned),
-            given=torch.zeros(1, dtype=torch.int32, pin_memory=pinned),
+            ids=made(lookups, dtype=torch.int64),
+            read=made(lookups, BYTES["fp8"], dtype=torch.uint8),
+            places=made(lookups, dtype=torch.int32),
+            given=made(1, dtype=torch.int32),
         )
 
 
