@@ -24,14 +24,19 @@ from vllm import triton_utils
 
 triton_utils.triton, triton_utils.tl, triton_utils.HAS_TRITON = triton, triton.language, True
 
+from vllm import ModelRegistry
 from vllm.config import VllmConfig, set_current_vllm_config
 from vllm.distributed import init_distributed_environment, initialize_model_parallel
+from vllm.models.deepseek_v41 import DeepseekV41ForCausalLM
 from vllm.models.deepseek_v41.common import engram as stock
+from vllm.models.deepseek_v41.nvidia import model as stock_model
 
 from sparkctl_vllm.engram import checkpoint, choice, hot_rows, rank_rows, row_ids, steps
 from sparkctl_vllm.engram.folder import Folder
 from sparkctl_vllm.refusal import Refusal
 from sparkctl_vllm.serving import engram_model as ours
+from sparkctl_vllm.serving import engram_rows
+from sparkctl_vllm.serving.settings import Settings
 
 VOCABULARY, TOKENS, HIDDEN = 40, 90, 64
 CONFIG = SimpleNamespace(
@@ -310,4 +315,8 @@ with set_current_vllm_config(told):
         wrong.weight.weight_loader(wrong.weight, torch.zeros(3, 256))
     except Refusal as fault:
         answer["refused"]["table"] = str(fault)
+engram_rows.install(Settings(rows=Folder(path=ROOT)))
+engram_rows.install(Settings(rows=Folder(path=ROOT)))
+chosen_class = ModelRegistry.models[engram_rows.ARCHITECTURE].load_model_cls()
+answer["registered"] = [chosen_class is DeepseekV41ForCausalLM, stock_model.Engram is ours.EngramOnDisk]
 sys.stdout.write(json.dumps(answer) + "\n")

@@ -71,6 +71,11 @@ def test_what_does_not_fit_ends_the_start(answer, spoiled, says):
     assert says in answer["refused"][spoiled]
 
 
+def test_vllm_takes_its_own_model_with_our_module_in_it(answer):
+    """Registered under its own name, twice without harm; the class is vLLM's, its Engram module ours."""
+    assert answer["registered"] == [True, True]
+
+
 def test_the_log_says_what_is_read_and_what_is_kept(answer):
     """Once for each table of a rank; the choice with both figures."""
     lines = answer["log"]
