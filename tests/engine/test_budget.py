@@ -162,7 +162,8 @@ def test_only_accepted_tokens_are_charged_and_each_to_its_request(
     """With drafts by n-gram, preemption and three kinds of wishes: what each owes is what its own accepted rows cost, and nothing else."""
     plan = bench.plan("dear", price=1e30, least=1, deep=3, importance=0.2, eps=0.01, h=0.05)
     drafting = {
-        "speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 2}
+        "speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 2},
+        "num_gpu_blocks_override": 17,  # fewer than three long replies need: one is pushed out and comes back
     }
     wishes = [None, {"sparkctl_full": True}, {"sparkctl_eps": 60}]
     told = bench.talk(plan, engine=drafting, extra=wishes, again=True, tokens=100)
@@ -189,11 +190,11 @@ def test_only_accepted_tokens_are_charged_and_each_to_its_request(
     assert any(one["cached"] for one in told["replies"][3:]), (
         "those of the prompt are, where they were not needed meanwhile"
     )
-    assert all(_reused(stock)), "stock does reuse them"
+    assert any(_reused(stock)), "stock does reuse them where a reply fills a block"
 
 
 def test_registering_twice_is_registering_once(bench: Bench) -> None:
-    """VLLM may call the entry point more than once in a process; without a plan it does nothing at all."""
+    """The entry point may be called more than once in a process; without a plan it does nothing at all."""
     asks = "from sparkctl_vllm.serving.registration import register as r; r(); r(); import vllm.model_executor.custom_op as c; print(sorted(c.op_registry_oot))"
     assert bench.python("-c", asks).splitlines()[-1] == "[]"
     plan = {"SPARKCTL_BUDGET_PLAN": str(bench.home / "whole")}
