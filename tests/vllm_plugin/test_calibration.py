@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mini_moe
-from sparkctl_vllm import damage, waterfill
-from sparkctl_vllm.calibration import checkpoint, moments, order, recording, replay
+from sparkctl_vllm import damage, router_rank, waterfill
+from sparkctl_vllm.calibration import checkpoint, ladders, moments, order, recording, replay
 from sparkctl_vllm.calibration.cost import UNCUT, cost, shrunk
 from sparkctl_vllm.calibration.curve import curve
 from sparkctl_vllm.calibration.record import recorded
@@ -254,6 +254,43 @@ def test_damage_is_the_sum_over_layers_ranks_and_skipped_tiles():
                 lost += waterfill.lost(loads, part, waterfill.cleared(loads, part, price))
         by_hand.append(lost / 4)
     assert replay.damages(steps, slices, price, 4, 1) == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8, 1.0])
+def test_the_chosen_ladder_is_the_best_of_all(share):
+    """Within the bytes no other ladder of the same replayed steps is predicted to lose less; nothing is lost where all may be read."""
+    made, rows, tiles = routing(), 4, 3
+    steps = (replay.drawn(made, 5, rows, 12, seed=0)[:, 1], replay.ranked(made, 5, rows, 12, seed=0)[:, 1])
+    important = table(layers=1, tiles=(tiles,)).table[0]
+    known = {}
+    for ladder in router_rank.ladders(2, tiles):
+        depths = [router_rank.depths(ranks, ladder) for ranks in steps[1]]
+        lost = [waterfill.lost(loads, important, deep) for loads, deep in zip(steps[0], depths, strict=True)]
+        known[ladder] = (np.mean([deep.sum() for deep in depths]), np.mean(lost) / rows)
+    found = ladders.best(steps, important, share=share, rows=rows)
+    assert (found.tiles, found.damage) == pytest.approx(known[found.ladder])
+    most = share * known[tiles, tiles][0]
+    within = [damage for read, damage in known.values() if read <= most + 1e-9]
+    if within:
+        assert found.tiles <= most + 1e-9
+        assert found.damage == pytest.approx(min(within))
+    else:
+        assert found.ladder == (1, 1)
+    assert share < 1 or found.damage == pytest.approx(0)
+    eps = found.damage / 2
+    held = ladders.best(steps, important, share=share, rows=rows, eps=eps)
+    least = min(read for read, damage in known.values() if damage <= eps + 1e-12)
+    assert held.damage <= eps + 1e-12
+    assert held.tiles >= least - 1e-9
+    assert held.tiles == pytest.approx(least) or held.tiles <= most + 1e-9
+
+
+def test_a_size_between_takes_the_deeper_ladder():
+    """Rank by rank, so that it is cut no deeper than either neighbour."""
+    found = ladders.table({1: (3, 1), 4: (2, 2), 6: (2, 1)}, 6)
+    assert found.tolist() == [[0, 0], [3, 1], [3, 2], [3, 2], [2, 2], [2, 2], [2, 1]]
+    with pytest.raises(Refusal, match="up to 7 rows"):
+        ladders.table({1: (3, 1)}, 7)
 
 
 @settings(max_examples=100, deadline=None)

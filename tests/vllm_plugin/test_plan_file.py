@@ -48,6 +48,24 @@ def test_what_is_written_is_read(tmp_path):
     assert found.price(0, 64) == 1
 
 
+def laddered(depths):
+    """The plan with ladders of two ranks at every step size."""
+    made = plan()
+    table = np.broadcast_to(np.array(depths, dtype=np.uint8), (1, 65, 2)).copy()
+    return replace(made, tables={**made.tables, "ladder": table})
+
+
+def test_ladders_come_back_where_there_are_any(tmp_path):
+    """Depths by router rank; a plan without them says so, and one is refused whose ladder rises or drops an expert."""
+    plan_file.write(laddered([2, 1]), tmp_path / "plan")
+    assert plan_file.read(tmp_path / "plan", CHECKPOINT).ladder(0, 64) == (2, 1)
+    with pytest.raises(Refusal, match="ladder: not in the file"):
+        plan().ladder(0, 1)
+    for depths, says in (([1, 2], "rising"), ([2, 0], "1 to 2 tiles"), ([3, 1], "1 to 2 tiles")):
+        with pytest.raises(Refusal, match=says):
+            plan_file.write(laddered(depths), tmp_path / "plan")
+
+
 def test_a_step_beyond_the_plan_is_refused():
     """The table of prices ends where calibration ended."""
     with pytest.raises(Refusal, match="rows of a step: 65, allowed: 1 to 64"):

@@ -70,7 +70,8 @@ class Plan:
     """A plan: its meaning and its tables.
 
     `perm.L{l}` uint16 [experts, neurons], `D.L{l}` float32 [experts, tiles of all ranks, rank after rank], `count.L{l}` uint32 [experts],
-    `price` float32 [layers, most rows + 1], `fisher` float32 [layers].
+    `price` float32 [layers, most rows + 1], `fisher` float32 [layers]; `ladder` uint8 [layers, most rows + 1, top-k], tiles of a rank's slice
+    by place in the router's order, where the plan can be read by router rank too.
     """
 
     meaning: Meaning
@@ -92,6 +93,17 @@ class Plan:
             f"1 to {table.shape[1] - 1}, what the plan was made for",
         )
         return float(table[layer, rows])
+
+    def ladder(self, layer: int, rows: int) -> tuple[int, ...]:
+        """Return the tiles of a layer by router rank for a step of so many rows."""
+        table = _table(self, "ladder", 3)
+        demand(
+            0 < rows < table.shape[1],
+            "rows of a step",
+            rows,
+            f"1 to {table.shape[1] - 1}, what the plan was made for",
+        )
+        return tuple(int(depth) for depth in table[layer, rows])
 
 
 def write(plan: Plan, path: Path) -> None:
@@ -192,6 +204,23 @@ def _fits(plan: Plan) -> None:
         plan.tables["fisher"].shape,
         f"[{meaning.layers}]",
     )
+    if "ladder" in plan.tables:
+        _ladders_fit(plan, price.shape[1])
+
+
+def _ladders_fit(plan: Plan, sizes: int) -> None:
+    meaning, table = plan.meaning, _table(plan, "ladder", 3)
+    demand(
+        table.shape[:2] == (meaning.layers, sizes),
+        "ladder",
+        table.shape,
+        f"[{meaning.layers}, {sizes}, top-k]",
+    )
+    rises = bool((np.diff(table.astype(np.int64), axis=2) > 0).any())
+    demand(not rises, "ladder", "rising along the ranks", "non-increasing")
+    most, steps = min(meaning.widths) // meaning.tile, table[:, 1:]
+    inside = bool((steps >= meaning.min_tiles).all() and (steps <= most).all())
+    demand(inside, "ladder", "depths outside", f"{meaning.min_tiles} to {most} tiles of the narrowest slice")
 
 
 def _layer_fits(plan: Plan, layer: int) -> None:

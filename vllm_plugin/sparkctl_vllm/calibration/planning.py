@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sparkctl_vllm.calibration import replay
+from sparkctl_vllm.calibration import ladders, replay
 from sparkctl_vllm.calibration.cost import UNCUT, cost
 from sparkctl_vllm.calibration.moments import Moments
 from sparkctl_vllm.calibration.order import importance, order
@@ -77,6 +77,8 @@ def planned(  # noqa: PLR0913 - what a plan is made of
     steps = _steps(routing, wanted, experts)
     prices = _prices(steps, slices, wanted, _highest(routing, slices, rare))
     tables["price"] = np.concatenate([replay.table(one, 1, max(one)) for one in prices])
+    if len(set(wanted.widths)) == 1:
+        tables["ladder"] = _ladders(routing, steps, slices, wanted)
     tables["fisher"] = np.array([moments[layer].fisher.mean() for layer in sorted(moments)], dtype=np.float32)
     common = replace(slices, table=np.where(rare[:, :, None], np.float32(0), slices.table))
     heaviest = np.sort(routing.weights.astype(np.float64) ** 2, axis=2).max(axis=(0, 1))
@@ -104,6 +106,23 @@ def _tables(moments: Mapping[int, Moments], wanted: Wanted) -> dict[str, NDArray
 def _steps(routing: Routing, wanted: Wanted, experts: int) -> dict[int, replay.Steps]:
     sizes: Sequence[int] = [size for size in SIZES if size < wanted.most_rows] + [wanted.most_rows]
     return {rows: replay.drawn(routing, experts, rows, wanted.steps, wanted.seed) for rows in sizes}
+
+
+def _ladders(
+    routing: Routing, steps: Mapping[int, replay.Steps], slices: replay.Slices, wanted: Wanted
+) -> NDArray[np.uint8]:
+    """Return each layer's ladder at every step size, as its price is found; the damages of all slices are added tile by tile."""
+    layers, experts, _ = slices.table.shape
+    table = slices.table.reshape(layers, experts, len(slices.tiles), -1).sum(2)
+    found: list[dict[int, tuple[int, ...]]] = [{} for _ in range(layers)]
+    for rows, of in steps.items():
+        ranks = replay.ranked(routing, experts, rows, wanted.steps, wanted.seed)
+        for layer, one in enumerate(found):
+            mine = (of[:, layer], ranks[:, layer])
+            eps = wanted.eps / layers
+            chosen = ladders.best(mine, table[layer], share=wanted.share, rows=rows, eps=eps, floor=MIN_TILES)
+            one[rows] = chosen.ladder
+    return np.stack([ladders.table(one, wanted.most_rows) for one in found])
 
 
 def _highest(routing: Routing, slices: replay.Slices, rare: NDArray[np.bool_]) -> float:

@@ -4,7 +4,7 @@ A step of T rows takes one token of each of T conversations, as decoding does. A
 tiles cost the same bytes and their worth is in nats. A layer that is given alone reads a budget of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from sparkctl_vllm.calibration.recording import Routing
 from sparkctl_vllm.caps import Capped, capped
 from sparkctl_vllm.loads import loads
 from sparkctl_vllm.refusal import demand
+from sparkctl_vllm.router_rank import ranks
 from sparkctl_vllm.waterfill import cleared, lost
 
 Steps = NDArray[np.int32]
@@ -47,18 +48,32 @@ class Slices:
 
 def drawn(routing: Routing, experts: int, rows: int, steps: int, seed: int) -> Steps:
     """Draw steps of so many rows, each row a random token of another conversation."""
+    answer = np.empty((steps, len(routing.picks), experts), dtype=np.int32)
+    for step, at in enumerate(_tokens(routing, rows, steps, seed)):
+        for layer in range(len(routing.picks)):
+            answer[step, layer] = loads(routing.picks[layer, at], routing.weights[layer, at], experts, rows)
+    return answer
+
+
+def ranked(routing: Routing, experts: int, rows: int, steps: int, seed: int) -> Steps:
+    """Return each expert's best rank in the steps that `drawn` draws, [steps, layers, experts]; top-k where nobody picked it."""
+    answer = np.empty((steps, len(routing.picks), experts), dtype=np.int32)
+    for step, at in enumerate(_tokens(routing, rows, steps, seed)):
+        for layer in range(len(routing.picks)):
+            answer[step, layer] = ranks(routing.picks[layer, at], routing.weights[layer, at], experts, rows)
+    return answer
+
+
+def _tokens(routing: Routing, rows: int, steps: int, seed: int) -> Iterator[NDArray[np.int64]]:
+    """Give the tokens of each step."""
     _, inverse, counts = np.unique(routing.conversation, return_inverse=True, return_counts=True)
     demand(rows <= len(counts), "rows of a step", rows, f"at most {len(counts)}, the recorded conversations")
     tokens = np.argsort(inverse, kind="stable")
     begins = np.cumsum(counts) - counts
     chance = np.random.default_rng([seed, rows])
-    answer = np.empty((steps, len(routing.picks), experts), dtype=np.int32)
-    for step in range(steps):
+    for _ in range(steps):
         chosen = chance.permutation(len(counts))[:rows]
-        at = tokens[begins[chosen] + (chance.random(rows) * counts[chosen]).astype(np.int64)]
-        for layer in range(len(routing.picks)):
-            answer[step, layer] = loads(routing.picks[layer, at], routing.weights[layer, at], experts, rows)
-    return answer
+        yield tokens[begins[chosen] + (chance.random(rows) * counts[chosen]).astype(np.int64)]
 
 
 def priced(
