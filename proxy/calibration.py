@@ -19,10 +19,20 @@ CONFIDENCE = 0.95
 """With which the true rate is below that. Ours; it asks for 299 replies without any alarm."""
 
 
-def calibrate(model: str, depths: Mapping[float, Sequence[float]]) -> Thresholds:
-    """Return a row for each temperature that has replies enough."""
-    rows = (_row(temperature, sorted(depths[temperature])) for temperature in sorted(depths))
+def calibrate(
+    model: str, depths: Mapping[float, Sequence[float]], loops: Mapping[float, int] | None = None
+) -> Thresholds:
+    """Return a row for each temperature that has healthy replies enough; `loops` are those left out, by temperature."""
+    left_out = loops or {}
+    rows = (_row(one, sorted(depths[one]), left_out.get(one, 0)) for one in sorted(depths))
     return Thresholds(model=model, thresholds=tuple(row for row in rows if row))
+
+
+def rate(alarms: int, total: int) -> tuple[float, float]:
+    """Return the 95 % interval of Clopper and Pearson of a rate."""
+    low = float(beta.ppf(0.025, alarms, total - alarms + 1)) if alarms else 0.0
+    high = float(beta.ppf(0.975, alarms + 1, total - alarms)) if alarms < total else 1.0
+    return low, high
 
 
 def wanted() -> int:
@@ -33,7 +43,7 @@ def wanted() -> int:
     return number
 
 
-def _row(temperature: float, depths: Sequence[float]) -> Threshold | None:
+def _row(temperature: float, depths: Sequence[float], loops: int) -> Threshold | None:
     """Return the highest threshold whose rate of alarms is surely below the most: a reply trips it when it lies deeper."""
     total = len(depths)
     alarms = -1
@@ -43,7 +53,11 @@ def _row(temperature: float, depths: Sequence[float]) -> Threshold | None:
         return None
     logprob = min(depths[alarms], SURE)
     below = sum(depth < logprob for depth in depths)
-    return Threshold(temperature=temperature, logprob=round(logprob, 4), replies=total, alarms=below)
+    low, high = rate(below, total)
+    return Threshold(
+        temperature=temperature, logprob=round(logprob, 4), replies=total, alarms=below, loops=loops,
+        low=round(low, 6), high=round(high, 6),
+    )  # fmt: skip
 
 
 def _bound(alarms: int, total: int) -> float:

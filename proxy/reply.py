@@ -107,9 +107,9 @@ class Reply:
         self._watch = Watch(threshold=self.threshold)
 
     @property
-    def depth(self) -> float:
-        """The depth of what was fed (see `proxy.depth`)."""
-        return self._watch.depth.depth
+    def healthy(self) -> float | None:
+        """The depth of what was fed, None where it loops (see `proxy.watch`)."""
+        return self._watch.healthy
 
     def feed(self, data: bytes) -> Step:
         """Take the next read of the stream."""

@@ -1,18 +1,15 @@
-"""Server: takes requests, asks the line for them, and passes on what comes. The one place where the proxy meets the network.
+"""Server: takes requests, has the line asked for them, and passes on what comes.
 
 What is not watched goes through byte for byte, errors and unknown endpoints included. A client that leaves ends its request upstream;
 a stream that breaks off upstream breaks off here too, after what came of it. What was decided about a reply stands in `proxy.reply`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-import aiohttp
-from aiohttp import StreamReader, web
-from yarl import URL
+from aiohttp import web
 
 from proxy import asked as asking
 from proxy import repair, whole
@@ -23,13 +20,8 @@ from proxy.reply import Alarm, Reply, Step
 from proxy.said import hidden
 from proxy.tally import Event, Tally, Told
 from proxy.thresholds import Thresholds
+from proxy.upstream import LOST, Answer, Upstream, opened
 from sparkctl.errors import UsageFault
-
-CONNECT_S = 10.0
-"""Time to open a connection upstream; ours."""
-
-REPAIR_S = 30.0
-"""Time until the line takes the second request of a repair; meanwhile the first goes on. Ours: the prefix is in its cache."""
 
 _DONE = {"continue": "continued", "anew": "asked anew", "tell": "told only"}
 
@@ -45,16 +37,12 @@ class Settings:
     calibrate: bool = False
 
 
-_LOST = (aiohttp.ClientPayloadError, aiohttp.ClientConnectionError)
-"""The other side went away: before an answer, or within it."""
-
-
 class Proxy:
     """A proxy in front of one upstream; `tell` gets every alarm, on a thread of its own, one after the other."""
 
-    def __init__(self, http: aiohttp.ClientSession, settings: Settings, tell: Told) -> None:
+    def __init__(self, upstream: Upstream, settings: Settings, tell: Told) -> None:
         self.tally = Tally()
-        self._http = http
+        self._upstream = upstream
         self._settings = settings
         self._tell = tell
         self._events: asyncio.Queue[Event] = asyncio.Queue()
@@ -82,16 +70,16 @@ class Proxy:
                 self.tally.unwatched[asked.why] = self.tally.unwatched.get(asked.why, 0) + 1
                 return await self._pass(request, data)
             return await self._watch(request, data, asked)
-        except _LOST as fault:
+        except LOST as fault:
             return _unanswered(fault)
 
     async def _pass(self, request: web.BaseRequest, data: bytes | None) -> web.StreamResponse:
         body = data if data is not None else request.content if request.body_exists else None
-        async with self._asked(request, body) as answer:
+        async with self._upstream.asked(request, body) as answer:
             return await self._copy(request, answer)
 
     async def _watch(self, request: web.BaseRequest, data: bytes, asked: Asked) -> web.StreamResponse:
-        async with self._asked(request, written(asked.sent)) as answer:
+        async with self._upstream.asked(request, written(asked.sent)) as answer:
             if answer.status == 200:
                 self.tally.watched += 1
                 return await (self._stream if asked.streamed else self._whole)(request, answer, asked)
@@ -100,9 +88,7 @@ class Proxy:
         self.tally.unwatched[why] = self.tally.unwatched.get(why, 0) + 1
         return await self._pass(request, data)
 
-    async def _stream(
-        self, request: web.BaseRequest, answer: aiohttp.ClientResponse, asked: Asked
-    ) -> web.StreamResponse:
+    async def _stream(self, request: web.BaseRequest, answer: Answer, asked: Asked) -> web.StreamResponse:
         settings = self._settings
         threshold = settings.thresholds.at(asked.temperature)
         reply = Reply(asked=asked, threshold=threshold, hold=settings.hold, mends=not settings.calibrate)
@@ -113,8 +99,8 @@ class Proxy:
                 source = await self._took(request, response, source, reply, reply.feed(data))
             await response.write(reply.end())
             await response.write_eof()
-            self._note(asked, reply.depth)
-        except _LOST:
+            self._note(asked, reply.healthy)
+        except LOST:
             await response.write(reply.end())
             self._break(request)
         finally:
@@ -125,10 +111,10 @@ class Proxy:
         self,
         request: web.BaseRequest,
         response: web.StreamResponse,
-        source: aiohttp.ClientResponse,
+        source: Answer,
         reply: Reply,
         step: Step,
-    ) -> aiohttp.ClientResponse:
+    ) -> Answer:
         """Do what a step says; return the stream to read on, which is another after a repair."""
         while True:
             if step.forward:
@@ -137,7 +123,7 @@ class Proxy:
                 self._raise(reply.asked, alarm)
             if step.alarm is None or step.repair is None:
                 return source
-            second, why = await self._second(request, step.repair)
+            second, why = await self._upstream.second(request, step.repair)
             if second:
                 self._raise(reply.asked, step.alarm)
                 source.close()
@@ -146,15 +132,13 @@ class Proxy:
             self._raise(reply.asked, replace(step.alarm, action="tell", why=why, dropped_tokens=0))
             step = reply.stay()
 
-    async def _whole(
-        self, request: web.BaseRequest, answer: aiohttp.ClientResponse, asked: Asked
-    ) -> web.StreamResponse:
+    async def _whole(self, request: web.BaseRequest, answer: Answer, asked: Asked) -> web.StreamResponse:
         data = await answer.read()
         told = parsed(data)
         if told:
             threshold = self._settings.thresholds.at(asked.temperature)
             judged = whole.judge(asked, told, threshold, mends=not self._settings.calibrate)
-            self._note(asked, judged.depth)
+            self._note(asked, judged.healthy)
             if judged.alarm:
                 data = await self._again(request, asked, judged.alarm, data)
                 told = parsed(data)
@@ -167,57 +151,28 @@ class Proxy:
         if alarm.action == "tell":
             self._raise(asked, alarm)
             return data
-        second, why = await self._second(request, repair.anew(asked))
+        second, why = await self._upstream.second(request, repair.anew(asked))
         try:
             fresh = await second.read() if second else data
-        except _LOST as fault:
+        except LOST as fault:
             second, fresh, why = None, data, f"{type(fault).__name__}"
         self._raise(asked, alarm if second else replace(alarm, action="tell", why=why, dropped_tokens=0))
         return fresh
 
-    async def _second(
-        self, request: web.BaseRequest, body: Mapping[str, object]
-    ) -> tuple[aiohttp.ClientResponse | None, str]:
-        """Ask for the repair; return its stream and '', or None and why there is none."""
-        try:
-            async with asyncio.timeout(REPAIR_S):
-                answer = await self._asked(request, written(body))
-        except TimeoutError:
-            return None, f"the line did not take the second request within {REPAIR_S:g} s"
-        except aiohttp.ClientError as fault:
-            return None, f"the line did not take the second request: {type(fault).__name__}"
-        if answer.status == 200:
-            return answer, ""
-        answer.close()
-        return None, f"the line refused the second request: HTTP {answer.status}"
-
-    def _asked(self, request: web.BaseRequest, body: bytes | StreamReader | None) -> Any:
-        """Ask upstream what the client asked, with its own headers; what may be read here must come uncompressed."""
-        headers = through(request.headers, but=("content-length",) if isinstance(body, bytes) else ())
-        if isinstance(body, bytes):
-            headers["accept-encoding"] = "identity"
-        return self._http.request(
-            request.method,
-            URL(self._settings.upstream.rstrip("/") + request.raw_path, encoded=True),
-            headers=headers,
-            data=body,
-            allow_redirects=False,
-        )
-
-    async def _begun(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    async def _begun(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
         response = web.StreamResponse(
             status=answer.status, reason=answer.reason, headers=through(answer.headers)
         )
         await response.prepare(request)
         return response
 
-    async def _copy(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    async def _copy(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
         response = await self._begun(request, answer)
         try:
             while data := await answer.content.readany():
                 await response.write(data)
             await response.write_eof()
-        except _LOST:
+        except LOST:
             self._break(request)
         return response
 
@@ -227,8 +182,13 @@ class Proxy:
         if request.transport:
             request.transport.close()
 
-    def _note(self, asked: Asked, depth: float) -> None:
-        if self._settings.calibrate:
+    def _note(self, asked: Asked, depth: float | None) -> None:
+        """While calibrating, note a whole reply: its depth, or that it loops by itself."""
+        if not self._settings.calibrate:
+            return
+        if depth is None:
+            self.tally.loops[asked.temperature] = self.tally.loops.get(asked.temperature, 0) + 1
+        else:
             self.tally.depths.setdefault(asked.temperature, []).append(depth)
 
     def _raise(self, asked: Asked, alarm: Alarm) -> None:
@@ -263,17 +223,8 @@ async def running(settings: Settings, host: str, port: int, tell: Told) -> Async
         UsageFault: the address cannot be listened on.
 
     """
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
-    # A connection for each request: one kept open may be closed by the line at the moment it is used again, and a POST cannot be repeated.
-    connector = aiohttp.TCPConnector(limit=0, force_close=True)
-    async with aiohttp.ClientSession(
-        connector=connector,
-        timeout=timeout,
-        auto_decompress=False,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        skip_auto_headers=("user-agent", "accept", "accept-encoding", "content-type"),
-    ) as http:
-        proxy = Proxy(http, settings, tell)
+    async with opened(settings.upstream) as upstream:
+        proxy = Proxy(upstream, settings, tell)
         runner = web.ServerRunner(
             web.Server(proxy.handle, handler_cancellation=True, auto_decompress=False, access_log=None),
             shutdown_timeout=1.0,

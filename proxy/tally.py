@@ -18,7 +18,10 @@ class Event:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What went through since the start; `unwatched` by reason, `depths` of the watched by temperature while calibrating."""
+    """What went through since the start; `unwatched` by reason.
+
+    While calibrating, by temperature: `depths` of the watched that are healthy, and how many are not, since they loop by themselves.
+    """
 
     requests: int = 0
     watched: int = 0
@@ -26,6 +29,7 @@ class Tally:
     unwatched: dict[str, int] = field(default_factory=dict)
     alarms: dict[str, int] = field(default_factory=dict)
     depths: dict[float, list[float]] = field(default_factory=dict)
+    loops: dict[float, int] = field(default_factory=dict)
 
 
 Told = Callable[[Event], None]

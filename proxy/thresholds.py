@@ -12,12 +12,19 @@ from tuner.alarm import IMPROBABLE_LOGPROB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """Up to this temperature a token below `logprob` is improbable; chosen on so many `replies`, of which `alarms` raised it."""
+    """Up to this temperature a token below `logprob` is improbable; chosen on so many healthy `replies`, of which `alarms` raised it.
+
+    `low` and `high` are the 95 % interval of that rate (Clopper and Pearson); `loops` are replies that were left out, since they loop by
+    themselves: they are no false alarms.
+    """
 
     temperature: float
     logprob: float
     replies: int
     alarms: int
+    loops: int = 0
+    low: float = 0.0
+    high: float = 1.0
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be."""

@@ -30,6 +30,7 @@ class Watch:
 
     threshold: float
     tokens: int = field(default=0, init=False)
+    looped: bool = field(default=False, init=False)
     depth: Depth = field(default_factory=Depth, init=False)
     _logprobs: int = field(default=0, init=False)
     _alarm: Alarm = field(init=False)
@@ -50,8 +51,16 @@ class Watch:
         silent = self.tokens - self._logprobs
         self.tokens += said.tokens
         self._logprobs += len(said.logprobs)
-        if tripped:
-            return _sign("improbable", tripped[0], tripped[0].since + silent)
+        loop = self._looped(said)
+        self.looped = self.looped or loop is not None
+        return _sign("improbable", tripped[0], tripped[0].since + silent) if tripped else loop
+
+    @property
+    def healthy(self) -> float | None:
+        """The depth of a reply that does not loop, see `proxy.depth`; None of one that does."""
+        return None if self.looped else self.depth.depth
+
+    def _looped(self, said: Said) -> Sign | None:
         for piece in (said.thought, said.text):
             if piece and (looped := self._loop.feed(piece)):
                 return _sign("loop", looped, self._before(looped.since))

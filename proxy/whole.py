@@ -11,10 +11,10 @@ from proxy.watch import Watch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What a whole reply raises, and its depth (see `proxy.depth`)."""
+    """What a whole reply raises, and its depth, None where it loops (see `proxy.watch`)."""
 
     alarm: Alarm | None
-    depth: float
+    healthy: float | None
 
 
 def judge(asked: Asked, document: Mapping[str, object], threshold: float, *, mends: bool) -> Judged:
@@ -22,7 +22,7 @@ def judge(asked: Asked, document: Mapping[str, object], threshold: float, *, men
     watch = Watch(threshold=threshold)
     sign = watch.feed(read(document))
     if sign is None:
-        return Judged(alarm=None, depth=watch.depth.depth)
+        return Judged(alarm=None, healthy=watch.healthy)
     why = "it was asked for full reads" if asked.full else "" if mends else "nothing is repaired here"
     alarm = Alarm(
         sign=sign,
@@ -33,4 +33,4 @@ def judge(asked: Asked, document: Mapping[str, object], threshold: float, *, men
         dropped_tokens=0 if why else watch.tokens,
         late_tokens=0,
     )
-    return Judged(alarm=alarm, depth=watch.depth.depth)
+    return Judged(alarm=alarm, healthy=watch.healthy)

@@ -141,17 +141,21 @@ def _calibrated(session: Session, chosen: Chosen, tally: Tally, path: Path) -> i
     """Write the thresholds; exit 4 where no temperature had replies enough."""
     from proxy import calibration  # noqa: PLC0415  # SciPy loads only when it is asked
 
-    found = calibration.calibrate(chosen.endpoint.model, tally.depths)
-    for temperature, depths in sorted(tally.depths.items()):
-        session.console.show(f"temperature {temperature:g}: {len(depths)} replies")
+    found = calibration.calibrate(chosen.endpoint.model, tally.depths, tally.loops)
+    for temperature in sorted({*tally.depths, *tally.loops}):
+        healthy, loops = len(tally.depths.get(temperature, ())), tally.loops.get(temperature, 0)
+        session.console.show(f"temperature {temperature:g}: {healthy} healthy replies, {loops} that loop")
     for one in found.thresholds:
         session.console.show(
-            f"temperature {one.temperature:g}: {one.logprob:g} ({one.alarms} of {one.replies} raise the alarm)"
+            f"temperature {one.temperature:g}: {one.logprob:g}; {one.alarms} of {one.replies} healthy replies raise the alarm, "
+            f"{100 * one.low:.2g} to {100 * one.high:.2g} % with 95 % confidence"
         )
     if found.thresholds:
         _write(path, found)
     else:
-        session.console.show(f"no thresholds: wanted {calibration.wanted()} replies of one temperature")
+        session.console.show(
+            f"no thresholds: wanted {calibration.wanted()} healthy replies of one temperature"
+        )
     session.console.answer({"ok": bool(found.thresholds), **edge.plain(found)})
     return 0 if found.thresholds else 4
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from proxy import asked as asking
 from proxy import calibration, repair
 from proxy.asked import Asked, Unwatched
 from proxy.depth import Depth
 from proxy.reply import Reply
-from proxy.said import read
+from proxy.said import Said, read
 from proxy.thresholds import Thresholds
 from proxy.watch import Watch
 from tuner.alarm import Alarm
@@ -205,6 +206,27 @@ def test_too_few_replies_give_no_threshold() -> None:
     assert calibration.wanted() == 299
     assert calibration.calibrate("m", {0.0: [-1.5] * 298}).thresholds == ()
     assert len(calibration.calibrate("m", {0.0: [-1.5] * 299}).thresholds) == 1
+
+
+def test_a_reply_that_loops_by_itself_is_no_healthy_one() -> None:
+    """It has no depth, also where improbable tokens raised the alarm first, and is counted beside the row."""
+    watch = Watch(threshold=-11.5)
+    signs = [watch.feed(Said(text="on and on ", logprobs=(-13.0,))) for _ in range(60)]
+    assert [one.reason for one in signs if one] == ["improbable", "loop"]
+    assert watch.healthy is None
+    row = calibration.calibrate("m", {0.0: [-1.5] * 400}, {0.0: 7}).thresholds[0]
+    assert (row.loops, row.replies, row.alarms, row.low) == (7, 400, 0, 0.0)
+    assert 0 < row.high < 0.01
+
+
+@given(st.integers(1, 400), st.data())
+def test_the_interval_of_a_rate_is_the_binomials(total: int, data: st.DataObject) -> None:
+    """At its ends as many alarms or more, and as many or fewer, come with 2.5 %."""
+    alarms = data.draw(st.integers(0, total))
+    low, high = calibration.rate(alarms, total)
+    assert low <= alarms / total <= high
+    assert alarms == 0 or binom.sf(alarms - 1, total, low) == pytest.approx(0.025)
+    assert alarms == total or binom.cdf(alarms, total, high) == pytest.approx(0.025)
 
 
 def test_whole_texts_raise_no_alarm() -> None:

@@ -219,9 +219,7 @@ def test_a_line_that_is_not_there_is_said_so(bench: Make) -> None:
     assert made.proxy
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        made.proxy._settings = made.proxy._settings.__class__(
-            upstream=f"http://127.0.0.1:{unused.getsockname()[1]}"
-        )
+        made.proxy._upstream._address = f"http://127.0.0.1:{unused.getsockname()[1]}"
         got = ask(made.url)
     assert got.status_code == 502
     assert got.json()["error"]["type"] == "upstream_unreachable"
