@@ -54,6 +54,7 @@ class Plan:
     predicted: Mapping[str, tuple[Predicted, ...]]
     pace: float | None
     scenario: str | None
+    batteries: Mapping[str, tuple[str, ...]]
     credits: Mapping[str, str]
 
 
@@ -202,6 +203,7 @@ def plan(body: Body) -> Plan:
         predicted=get(body, "predicted", foretold.foretold) if "predicted" in body else {},
         pace=get(body, "pace", number_or_null) if "pace" in body else None,
         scenario=get(body, "scenario", text_or_null) if "scenario" in body else None,
+        batteries=quality.batteries(body),
         credits=get(body, "credits", names) if "credits" in body else {},
     )
 

@@ -23,6 +23,12 @@ from tuner.verdict import Verdict
 Line: TypeAlias = tuple[str, bool]
 """A line's name, and whether it is a practice line."""
 
+Asked: TypeAlias = dict[str, str]
+"""By quality battery what its last run of a configuration amounts to."""
+
+Batteries: TypeAlias = Mapping[str, tuple[str, ...]]
+"""By lever the batteries that it has to pass."""
+
 Key: TypeAlias = tuple[str, bool, str | None]
 """A line and the id of a climb on it; None for rows outside any."""
 
@@ -93,7 +99,9 @@ def events(rows: Sequence[Row], climb: str, *, simulated: bool) -> tuple[Event, 
     for first in (row for row in counted if row.kind == "plan" and row.body.get("climb") == climb):
         own = [row for row in counted if row.n >= first.n and _key(row) == _key(first)]
         if bodies.is_simulated(first.body) == simulated:
-            trials = _numbered(own, qualities.get((first.line, simulated), {}))
+            trials = _numbered(
+                own, qualities.get((first.line, simulated), {}), bodies.plan(first.body).batteries
+            )
             found += [(n, replace(trial, line=first.line)) for n, trial in trials]
             notes = ((row.n, absences.read(row.line, row.body)) for row in own if row.kind == "note")
             found += [(n, note) for n, note in notes if note]
@@ -122,7 +130,7 @@ def _plans(rows: Sequence[Row]) -> tuple[tuple[Row, ...], Callable[[Row], Climb]
     return plans, lambda first: _climb(first, own[_key(first)], qualities)
 
 
-def _climb(first: Row, rows: Sequence[Row], qualities: Mapping[Line, Mapping[str, str]]) -> Climb:
+def _climb(first: Row, rows: Sequence[Row], qualities: Mapping[Line, Mapping[str, Asked]]) -> Climb:
     plan = bodies.plan(first.body)
     line = (first.line, bodies.is_simulated(first.body))
     own = [row for row in rows if row.n >= first.n]
@@ -133,7 +141,7 @@ def _climb(first: Row, rows: Sequence[Row], qualities: Mapping[Line, Mapping[str
         began=first.at,
         last=own[-1].at,
         plan=plan,
-        trials=_trials(own, qualities.get(line, {})),
+        trials=_trials(own, qualities.get(line, {}), plan.batteries),
         caches=_caches(own),
         verdicts=_verdicts(own),
         ended=ends[-1] if ends else None,
@@ -170,22 +178,41 @@ def _verdicts(rows: Sequence[Row]) -> tuple[bodies.Verdict, ...]:
     return tuple(last.values())
 
 
-def _qualities(rows: Sequence[Row]) -> Mapping[Line, Mapping[str, str]]:
-    """Return by line what the last quality run of each configuration amounts to, by the recipe's digest."""
-    told: dict[Line, dict[str, str]] = {}
+def _qualities(rows: Sequence[Row]) -> Mapping[Line, Mapping[str, Asked]]:
+    """Return by line, by the recipe's digest and by battery what the last quality run amounts to, the last one last."""
+    told: dict[Line, dict[str, dict[str, str]]] = {}
     for row in rows:
         if row.kind == "quality" and is_run(row.body):
-            digest = quality(row.body).fingerprint.recipe_digest
+            one = quality(row.body)
+            digest = one.fingerprint.recipe_digest
             if digest and (verdict := judged(row.body)):
-                told.setdefault((row.line, bodies.is_simulated(row.body)), {})[digest] = verdict
+                line = (row.line, bodies.is_simulated(row.body))
+                of = told.setdefault(line, {}).setdefault(digest, {})
+                of.pop(one.battery, None)
+                of[one.battery] = verdict
     return told
 
 
-def _trials(rows: Sequence[Row], qualities: Mapping[str, str]) -> tuple[Trial, ...]:
-    return tuple(trial for _, trial in _numbered(rows, qualities))
+def _quality(asked: Asked, needed: Sequence[str]) -> str:
+    """Return what quality runs say of a configuration whose levers need these batteries, or the last of any where they need none.
+
+    One that fails is enough; one that was not asked leaves it open.
+    """
+    if not needed:
+        return next(reversed(asked.values()), "")
+    found = [asked.get(battery, "") for battery in needed]
+    if "fails" in asked.values():
+        return "fails"
+    return "" if "" in found else next((one for one in found if one != "passes"), "passes")
 
 
-def _numbered(rows: Sequence[Row], qualities: Mapping[str, str]) -> tuple[tuple[int, Trial], ...]:
+def _trials(rows: Sequence[Row], qualities: Mapping[str, Asked], batteries: Batteries) -> tuple[Trial, ...]:
+    return tuple(trial for _, trial in _numbered(rows, qualities, batteries))
+
+
+def _numbered(
+    rows: Sequence[Row], qualities: Mapping[str, Asked], batteries: Batteries
+) -> tuple[tuple[int, Trial], ...]:
     """Return one trial a boot, in the order in which the boots were finished; a later bench of a boot replaces an earlier.
 
     With it stands the row that finished it.
@@ -198,7 +225,8 @@ def _numbered(rows: Sequence[Row], qualities: Mapping[str, str]) -> tuple[tuple[
         if row.kind == "boot":
             boot = bodies.boot(row.body)
             up[boot.boot] = boot
-            of[boot.boot] = qualities.get(str(row.body.get("recipe_digest", "")), "")
+            needed = [one for lever in boot.on for one in batteries.get(lever, ())]
+            of[boot.boot] = _quality(qualities.get(str(row.body.get("recipe_digest", "")), {}), needed)
             if not boot.ok and not boot.void:
                 trials[boot.boot] = Trial(boot=boot.boot, arm=boot.on, outcome="failed", why=boot.why)
                 finished.setdefault(boot.boot, row.n)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal, cast, get_args
 
 from ledger.entry import Body, Json, Row, RowFault
-from ledger.fields import each, flag, get, mapping, number, text, text_or_null, whole
+from ledger.fields import each, flag, get, mapping, number, text, text_or_null, texts, whole
 from tuner import counters
 from tuner.quality.asked import Asked, Counted
 from tuner.quality.battery import Battery, digest
@@ -138,6 +138,19 @@ def record(  # noqa: PLR0913 - all named; each is a key of the row
         "reference": reference,
         "counters": _counted(asked.counted),
         "evalplus": asdict(evalplus) if evalplus else None,
+        **_budget(outcome, asked),
+    }
+
+
+def _budget(outcome: Outcome, asked: Asked) -> Body:
+    """Return what a run of replies within a budget adds to its row; nothing where none was asked for."""
+    if not asked.decoded:
+        return {}
+    checks = [cast("Body", asdict(one)) for one in outcome.budget.checks] if outcome.budget else []
+    return {
+        "budget": outcome.budget.outcome if outcome.budget else None,
+        "budget_checks": checks,
+        "budget_replies": [cast("Body", asdict(one)) for one in asked.decoded],
     }
 
 
@@ -206,13 +219,19 @@ def same_configuration(
     return _last_of_each(own)
 
 
+def batteries(plan: Body) -> Mapping[str, tuple[str, ...]]:
+    """Return by lever which batteries it has to pass, from the body of a plan; none where that names none."""
+    named = get(plan, "batteries", mapping) if "batteries" in plan else {}
+    return {lever: get(named, lever, texts) for lever in named}
+
+
 def judged(body: Body) -> str:
     """Return what a quality row says of its configuration: `passes` only where answers and scores both did.
 
     A run that was kept, or that could not ask, or that asked a part of the battery only and found nothing wrong, says nothing: ''.
     """
     one = quality(body)
-    if one.verdict == "fails" or one.probe:
+    if one.verdict == "fails" or one.probe or body.get("budget"):
         return one.verdict
     return ""
 

@@ -51,6 +51,7 @@ def plan(  # noqa: PLR0913 - all named; each is a key of the row
         "workload_digest": workload_digest,
         "levers": [one.id for one in ladder.levers],
         "settings": {one.id: dict(one.set) for one in ladder.levers},
+        **_batteries(ladder),
         "credits": {one.id: one.credit for one in ladder.levers},
         "course": courses.write(course),
         "noise": asdict(noise) if noise else None,
@@ -58,6 +59,12 @@ def plan(  # noqa: PLR0913 - all named; each is a key of the row
         "pace": pace,
         "scenario": scenario,
     }
+
+
+def _batteries(ladder: lever.Ladder) -> Body:
+    """Return by lever which quality batteries it has to pass; nothing where no lever names one."""
+    named = {one.id: list(one.batteries) for one in ladder.levers if one.batteries}
+    return {"batteries": named} if named else {}
 
 
 def boot(  # noqa: PLR0913 - all named; each is a key of the row

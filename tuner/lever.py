@@ -66,7 +66,8 @@ class Lever:
     `set` maps dotted recipe keys to values. `armed` is what must be seen in a log to prove that the lever took effect
     (empty: nothing is asked for). A `speed` lever is judged by the ladder's metrics; a `profile` lever changes what is
     offered (a longer context, say) and is never judged by speed. `source` tells where its figures come from, `credit`
-    whose idea it is. `numerics` says that it is meant to change what is computed: it is accepted with a passed quality only.
+    whose idea it is. `numerics` says that it is meant to change what is computed: it is accepted with a passed quality only,
+    and `batteries` which ones have to pass: where none is named, the standard one, or whichever was asked last of its configuration.
     """
 
     id: str
@@ -79,6 +80,7 @@ class Lever:
     conflicts: tuple[str, ...] = ()
     armed: str = ""
     numerics: bool = False
+    batteries: tuple[str, ...] = ()
     risk: str = ""
     """What it may cost or break, by those who ran it."""
     reported: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -87,6 +89,10 @@ class Lever:
     def __post_init__(self) -> None:
         if not self.set:
             raise ValueError(f"lever {self.id} sets nothing")
+        if self.batteries and not self.numerics:
+            raise ValueError(
+                f"lever {self.id} names batteries, which only one with numerics: true has to pass"
+            )
         for metric, (low, high) in self.reported.items():
             if not -1 < low <= high < math.inf:
                 raise ValueError(
@@ -125,8 +131,15 @@ class Ladder:
 
 
 def digest(ladder: Ladder) -> str:
-    """Return the SHA-256 (hex) of the ladder's canonical JSON: sorted keys, no spaces, UTF-8."""
-    text = json.dumps(asdict(ladder), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """Return the SHA-256 (hex) of the ladder's canonical JSON: sorted keys, no spaces, UTF-8.
+
+    Without `batteries` where a lever names none: ladders, and climbs that name their digest, are older than that key.
+    """
+    plain = asdict(ladder)
+    for one in plain["levers"]:
+        if not one["batteries"]:
+            del one["batteries"]
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

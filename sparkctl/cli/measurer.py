@@ -3,6 +3,7 @@
 Joins the tuner's steps with the ritual and the ledger; decides nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from launcher import plan as plans
@@ -100,7 +101,7 @@ class Measurer:
                 plan, booted, self.workload, on, clock=session.clock, watcher=watcher
             )
             if step.quality and trial.outcome == "measured":
-                trial = replace(trial, quality=self._quality(plan))
+                trial = replace(trial, quality=self._quality(plan, on))
             texts = (*(one.text for one in measured.requests), canonical(self.workload)) if measured else ()
             replies.keep(Texts.beside(session.ledger_path), texts)
             body = record.bench(trial, measured, climb=self.climb, simulated=session.simulated)
@@ -128,15 +129,21 @@ class Measurer:
                 hint="its boots cannot be compared with new ones: put things back as they were and go on with tune --resume, or start anew",
             )
 
-    def _quality(self, plan: plans.Plan) -> str:
-        """Ask the quality battery of what serves now; without a reference there is nothing to judge it by."""
-        wish = quality.of_lever(self.ladder.quality)
-        if grounds.ground(self.session, wish.whole).reference(None, plan.recipe.model.served_name) is None:
+    def _quality(self, plan: plans.Plan, on: Sequence[Lever]) -> str:
+        """Ask the quality batteries of what serves now, and return the first that does not pass."""
+        for wish in quality.of_levers(on, self.ladder.quality):
+            said = self._asked(plan, wish)
+            if said != "passes":
+                return said
+        return "passes"
+
+    def _asked(self, plan: plans.Plan, wish: quality.Wish) -> str:
+        """Ask one battery; where it scores texts and no reference is on record there is nothing to judge them by."""
+        name = plan.recipe.model.served_name
+        if wish.whole.probe and grounds.ground(self.session, wish.whole).reference(None, name) is None:
             return "nothing, since no reference is on record"
-        endpoint = Endpoint(
-            url=plan.line.url, model=plan.recipe.model.served_name, key_file=plan.line.api_key_file
-        )
-        self.teller.doing("asking the quality battery")
+        endpoint = Endpoint(url=plan.line.url, model=name, key_file=plan.line.api_key_file)
+        self.teller.doing(f"asking the quality battery {wish.whole.name}")
         chosen = Chosen(endpoint=endpoint, line=plan.line, boot=plan.boot)
         outcome = quality.ask_and_record(self.session, chosen, wish).measured.outcome
         self.teller.tell(Asked(verdict=outcome.verdict, why=outcome.why))

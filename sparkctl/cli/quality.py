@@ -1,5 +1,6 @@
 """`sparkctl quality`: is what a line says still what it said, beyond what a restart changes?"""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from sparkctl.cli.quality_judged import UNSCORED, judge
 from sparkctl.cli.quality_shown import Shown, show
 from sparkctl.cli.session import LineOption, RehearsalOption, ScenarioOption, Session, practise, verb
 from sparkctl.errors import FileFault, UsageFault
-from tuner.lever import Bounds, Ladder
+from tuner.lever import Bounds, Ladder, Lever
 from tuner.quality import asking, battery, evalplus, logprobs, outcome, tasks
 from tuner.quality.battery import PARTS, Battery
 from tuner.quality.evalplus import Problems
@@ -93,7 +94,9 @@ def quality(
     if role != "run" and asks.probe is None:
         raise UsageFault(
             "--keep and --floor store scores, and the probe that gives them is not among what is asked",
-            hint="add --only probe, or leave --only out",
+            hint="add --only probe, or leave --only out"
+            if whole.probe
+            else f"battery {whole.name} needs neither; the battery standard has a probe",
         )
     wish = Wish(
         whole=whole,
@@ -125,10 +128,16 @@ class Wish:
     problems: Problems | None
 
 
-def of_lever(bounds: Bounds | None) -> Wish:
-    """Return what a climb asks of a lever or a stack: the whole standard battery, against the model's newest reference."""
-    whole = edge.read(content.quality(DEFAULT_BATTERY), Battery)
-    return Wish(whole=whole, asks=whole, role="run", named=None, bounds=bounds, output=None, problems=None)
+def of_levers(on: Sequence[Lever], bounds: Bounds | None) -> tuple[Wish, ...]:
+    """Return what a climb asks of levers or a stack: each battery that one of them names, or the standard one, whole and compared."""
+    names = dict.fromkeys(name for lever in on for name in lever.batteries) or {DEFAULT_BATTERY: None}
+    return tuple(_whole(edge.read(content.quality(name), Battery), bounds) for name in names)
+
+
+def _whole(battery: Battery, bounds: Bounds | None) -> Wish:
+    return Wish(
+        whole=battery, asks=battery, role="run", named=None, bounds=bounds, output=None, problems=None
+    )
 
 
 def ask_and_record(session: Session, chosen: Chosen, wish: Wish) -> Shown:
@@ -162,7 +171,7 @@ def ask_and_record(session: Session, chosen: Chosen, wish: Wish) -> Shown:
         model=chosen.endpoint.model,
         battery=wish.whole,
         asked=asked,
-        outcome=outcome.outcome(wish.asks, asked, judged.grade),
+        outcome=outcome.outcome(wish.asks, asked, judged.grade, wish.bounds),
         distances=judged.distances,
         started=started,
         seconds=seconds,

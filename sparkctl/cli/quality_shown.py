@@ -10,6 +10,7 @@ from sparkctl import edge
 from sparkctl.cli.quality_judged import Judged
 from sparkctl.cli.session import Session
 from sparkctl.console import Column
+from tuner.quality import budget
 from tuner.quality.bootstrap import Estimate
 from tuner.quality.floor import Distance, Grade
 from tuner.quality.outcome import Score
@@ -40,6 +41,7 @@ def show(session: Session, shown: Shown) -> None:
     _texts(session, shown.judged.distances)
     _floor(session, shown.judged)
     _grade(session, shown.judged.grade)
+    _budget(session, shown.measured.outcome.budget)
     _score(session, shown.score)
     outcome, console = shown.measured.outcome, session.console
     for warning in outcome.warnings:
@@ -127,6 +129,25 @@ def _grade(session: Session, grade: Grade | None) -> None:
     session.console.table([Column(title=title) for title in titles], rows)
 
 
+def _budget(session: Session, grade: budget.Grade | None) -> None:
+    if grade is None:
+        return
+    titles = ("replies within the budget", "value", "read whole", "added", "at most", "from", "")
+    rows = [
+        (
+            one.what,
+            f"{one.value:.4g}",
+            f"{one.floor:.4g}",
+            _spread(one.added),
+            f"{one.bound:.4g}",
+            one.bound_from,
+            {"passes": "pass", "exceeds": "fail"}.get(one.outcome, one.outcome),
+        )
+        for one in grade.checks
+    ]
+    session.console.table([Column(title=title) for title in titles], rows)
+
+
 def _score(session: Session, score: Score | None) -> None:
     if score is None:
         return
@@ -154,6 +175,7 @@ def _document(session: Session, shown: Shown) -> dict[str, Any]:
         "reference": judged.reference.source if judged.reference else None,
         "counters": body["counters"],
         "evalplus": body["evalplus"],
+        **({"budget": edge.plain(outcome.budget)} if outcome.budget else {}),
         "warnings": list(outcome.warnings),
         "quality": body["quality"],
         "row": shown.row.n,

@@ -31,6 +31,7 @@ from sparkctl.units import hours
 from tuner import lever as levers
 from tuner.factorial.pooled import LINES
 from tuner.lever import Ladder
+from tuner.quality.battery import Battery
 from tuner.workload import Workload, quantities
 
 DEFAULT_LADDER = "demo"
@@ -188,6 +189,8 @@ def _read(
         )
     for lever in rungs.levers:
         chosen.with_settings(lever.set)
+        for battery in lever.batteries:
+            edge.read(content.quality(battery), Battery)
     return lines, rungs, workload
 
 

@@ -91,3 +91,32 @@ def test_a_quality_run_joins_every_boot_of_its_configuration(story: "Story") -> 
     climb = last_climb(story.rows, "A", simulated=True)
     assert climb is not None
     assert [one.quality for one in climb.trials] == ["", "passes", "passes"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        ((("standard", "passes"),), ""),
+        ((("standard", "passes"), ("budget", "passes")), "passes"),
+        ((("budget", "passes"), ("standard", "inconclusive")), "inconclusive"),
+        ((("standard", "passes"), ("budget", "fails")), "fails"),
+        ((("standard", "fails"),), "fails"),
+        ((("budget", "fails"), ("standard", "passes"), ("budget", "passes")), "passes"),
+    ],
+)
+def test_a_lever_with_batteries_needs_each_of_them(
+    story: "Story", runs: tuple[tuple[str, str], ...], told: str
+) -> None:
+    """One that was not asked leaves it open, one that fails is enough, and the last run of each counts."""
+    story.plan("c1", ["CUT"], batteries={"CUT": ["standard", "budget"]})
+    body = story.boot("c1", ["CUT"]).body | {"recipe_digest": "r1"}
+    story.rows.pop()
+    story.add("boot", body)
+    story.add("bench", {"boot": body["boot"], "climb": "c1", "on": ["CUT"], "voids": [], "metrics": []})
+    for name, verdict in runs:
+        probe = None if name == "budget" else "passes"
+        budget = {"budget": "passes"} if name == "budget" else {}
+        story.add("quality", _body("b9", battery=name, verdict=verdict, probe=probe, **budget))
+    climb = last_climb(story.rows, "A", simulated=True)
+    assert climb is not None
+    assert [one.quality for one in climb.trials] == [told]

@@ -93,7 +93,11 @@ def test_a_metric_of_which_less_is_better_is_refused(ladder: Ladder, quick: Work
 
 def test_digest_is_the_hash_of_canonical_json_and_sees_every_change(ladder: Ladder) -> None:
     """Anyone can recompute it from the file, and another bar or setting is another ladder."""
-    text = json.dumps(asdict(ladder), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    plain = asdict(ladder)
+    for one in plain["levers"]:
+        # Older than this key: where a lever names none the digest is what it was.
+        assert one.pop("batteries") == ()
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert digest(ladder) == hashlib.sha256(text.encode()).hexdigest()
     first, *others = ladder.levers
     changed = replace(first, set={"env.NCCL_MAX_NCHANNELS": "4"})

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from tuner.counters import Counters
 from tuner.quality.answers import Said
+from tuner.quality.budget import Reply
 from tuner.quality.logprobs import Scored
 from tuner.quality.tasks import Marked, Task
 
@@ -45,3 +46,7 @@ class Asked:
     held: tuple[str, ...]
     """What kept answered programs in, see `sandbox`; () where none ran."""
     counted: Counted
+    decoded: tuple[Reply, ...] = ()
+    """Replies of both arms, where the battery has any made."""
+    undecoded: str = ""
+    """Why they were not made although it was asked for; '' otherwise."""

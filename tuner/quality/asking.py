@@ -13,7 +13,7 @@ from sparkctl.clock import Clock
 from sparkctl.errors import Unclear
 from tuner import client, witness
 from tuner.client import Connection, Endpoint
-from tuner.quality import answers, sandbox, scoring, tasks
+from tuner.quality import answers, decoding, sandbox, scoring, tasks
 from tuner.quality.answers import Said
 from tuner.quality.asked import Asked, Counted, Server
 from tuner.quality.battery import Battery
@@ -74,8 +74,9 @@ def answer(
 
 async def _ask(endpoint: Endpoint, battery: Battery, wire: Wire) -> Asked:
     every = tasks.tasks(battery, wire.run_tag)
-    probe = battery.probe
-    most = max([1, *(one.at_once for one in every), *([1 + probe.load.in_flight] if probe else [])])
+    probe, decode = battery.probe, battery.decode
+    loads = [*([1 + probe.load.in_flight] if probe else []), *(decode.sizes if decode else [])]
+    most = max([1, *(one.at_once for one in every), *loads])
     async with client.connections(endpoint, most) as lines:
         if fault := await lines[0].open():
             raise Unclear(
@@ -86,6 +87,7 @@ async def _ask(endpoint: Endpoint, battery: Battery, wire: Wire) -> Asked:
         scored, unscored = await scoring.score(lines, probe, wire) if probe else ((), "")
         asked = tuple(one for one in every if server.longest is None or one.tokens < server.longest)
         said = await _answers(lines, asked, wire)
+        decoded, undecoded = await decoding.decode(lines, decode, wire) if decode else ((), "")
         after = await witness.settled(lines[0]) if before else None
     marked, held = _marked(asked, said, wire.report)
     return Asked(
@@ -98,6 +100,8 @@ async def _ask(endpoint: Endpoint, battery: Battery, wire: Wire) -> Asked:
         skipped=tuple(f"{one.part} {one.id}" for one in every if one not in asked),
         held=held,
         counted=Counted(prompt=wire.prompt, made=wire.made, before=before, after=after),
+        decoded=decoded,
+        undecoded=undecoded,
     )
 
 

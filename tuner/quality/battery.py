@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from tuner.filler import Filler
 from tuner.workload import OWN_FIELDS, Plain
 
-Part = Literal["probe", "needle", "tools", "counting", "json", "code", "repeat", "garble"]
+Part = Literal["probe", "needle", "tools", "counting", "json", "code", "repeat", "garble", "decode"]
 """What a battery consists of, in the order in which it is asked."""
 
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -169,6 +169,27 @@ class Garble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Decode:
+    """Replies made within the budget and read whole, `replies` of each arm for each number in flight of `sizes`; see `tuner.quality.budget`."""
+
+    prompts: tuple[str, ...]
+    sizes: tuple[int, ...]
+    replies: int
+    temperature: float
+    top: int
+    max_tokens: int
+
+    def __post_init__(self) -> None:
+        if not self.prompts or not self.sizes or min(self.sizes) < 1 or self.max_tokens < 1:
+            raise ValueError("wanted prompts, and sizes and max_tokens of at least 1")
+        if self.replies < 2:
+            raise ValueError(f"replies is {self.replies}, wanted at least 2 of each arm and size")
+        if not 1 <= self.top <= MOST_TOP:
+            raise ValueError(f"top is {self.top}, wanted 1 to {MOST_TOP}")
+        _demand_distinct("sizes", [str(one) for one in self.sizes])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Battery:
     """Everything that a quality run asks; `body` joins every chat request's JSON, `limit_s` bounds one request.
 
@@ -188,6 +209,7 @@ class Battery:
     code: tuple[Program, ...] = ()
     repeat: Repeat | None = None
     garble: Garble | None = None
+    decode: Decode | None = None
     most_wrong: Mapping[Part, int]
 
     def __post_init__(self) -> None:
@@ -217,8 +239,12 @@ def only(battery: Battery, chosen: Sequence[Part]) -> Battery:
 
 
 def digest(battery: Battery) -> str:
-    """Return the SHA-256 (hex) of the battery's canonical JSON: sorted keys, no spaces, UTF-8."""
-    text = json.dumps(asdict(battery), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    """Return the SHA-256 (hex) of the battery's canonical JSON: sorted keys, no spaces, UTF-8.
+
+    Without `decode` where it has none: batteries are older than that part, and so are references that name their digest.
+    """
+    plain = {key: value for key, value in asdict(battery).items() if key != "decode" or value is not None}
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -18,6 +18,9 @@ MIXES: tuple[Mix, ...] = get_args(Mix)
 DIGITS = 6
 """Decimals of a log-probability that are kept, so that a stored one equals the one that was measured."""
 
+_BY_ID = "token_id:"
+"""Before the number of a token where vLLM was asked to name tokens by their ids."""
+
 _TOP_SLACK = 1e-4
 """By how much probabilities may sum above 1: engines add in single precision."""
 
@@ -61,6 +64,56 @@ def read(answer: object, top: int) -> tuple[Position, ...]:
     if not positions:
         raise ValueError("the answer scores no token, wanted a text of at least two")
     return positions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """A reply as it was made: token ids of its prompt and its own, and what each of its tokens was sampled from."""
+
+    prompt: tuple[int, ...]
+    reply: tuple[int, ...]
+    positions: tuple[Position, ...]
+
+
+def sampled(answer: object, top: int) -> Sampled:
+    """Read the reply of a chat that was asked for token ids, and for tokens named by them.
+
+    Raises:
+        ValueError: the answer holds no ids, or no log-probabilities of its tokens.
+
+    """
+    choice = _only(_get(answer, "choices", "the answer"))
+    prompt, reply = _ids(answer, "prompt_token_ids"), _ids(choice, "token_ids")
+    content = _at(_at(choice, "logprobs"), "content")
+    if not isinstance(content, list) or len(content) != len(reply):
+        raise ValueError("the answer has no log-probability of each of its tokens")
+    return Sampled(prompt=prompt, reply=reply, positions=tuple(_named(one, top) for one in content))
+
+
+def _named(found: object, top: int) -> Position:
+    tops = _at(found, "top_logprobs")
+    own = _name(found)
+    value = _number(_get(found, "logprob", "a token"))
+    values = (
+        {_name(one): _number(_get(one, "logprob", "a token")) for one in tops or ()}
+        if isinstance(tops, list)
+        else {}
+    )
+    return _position(own, value, {own: value} | values, top)
+
+
+def _name(found: object) -> str:
+    token = _at(found, "token")
+    if not isinstance(token, str) or not token.startswith(_BY_ID):
+        raise ValueError("the answer names its tokens by text, wanted by id")
+    return token.removeprefix(_BY_ID)
+
+
+def _ids(found: object, key: str) -> tuple[int, ...]:
+    ids = _at(found, key)
+    if not isinstance(ids, list) or not ids or not all(isinstance(one, int) for one in ids):
+        raise ValueError(f"the answer has no {key}: the engine gives no token ids")
+    return tuple(ids)
 
 
 def pack(scored: Sequence[Scored]) -> bytes:

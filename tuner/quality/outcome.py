@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tuner import counters
+from tuner.lever import Bounds
+from tuner.quality import budget as budgets
 from tuner.quality import tasks
 from tuner.quality.asked import Asked, Counted
 from tuner.quality.battery import Battery, Part, parts
@@ -40,6 +42,8 @@ class Outcome:
     parts: tuple[PartResult, ...]
     grade: Grade | None
     warnings: tuple[str, ...]
+    budget: budgets.Grade | None = None
+    """Of the replies that were made within the budget, where the battery has any made."""
 
 
 Dataset = Literal["humaneval", "mbpp"]
@@ -57,18 +61,46 @@ class Score:
     plus: int
 
 
-def outcome(battery: Battery, asked: Asked, grade: Grade | None) -> Outcome:
+SEED = 20260
+"""Of the bootstrap, so that the same replies are judged the same; any number would do."""
+
+
+def outcome(battery: Battery, asked: Asked, grade: Grade | None, bounds: Bounds | None = None) -> Outcome:
     """Put a run together.
 
     Args:
         battery: what was asked.
         asked: what came back.
         grade: of the scores, None where they are not to be judged.
+        bounds: a ladder's, by which replies within a budget are judged; None for those of `tuner.quality.budget`.
 
     """
-    results = tuple(_part(part, battery.most_wrong, asked) for part in parts(battery) if part != "probe")
+    results = tuple(
+        _part(part, battery.most_wrong, asked) for part in parts(battery) if part not in {"probe", "decode"}
+    )
     verdict, why = _verdict(results, asked.unscored, grade, scores=battery.probe is not None)
-    return Outcome(verdict=verdict, why=why, parts=results, grade=grade, warnings=_warnings(asked))
+    served = budgets.judge(asked.decoded, bounds, SEED) if asked.decoded and not asked.undecoded else None
+    if battery.decode:
+        verdict, why = _with_budget((verdict, why), served, asked.undecoded)
+    return Outcome(
+        verdict=verdict, why=why, parts=results, grade=grade, warnings=_warnings(asked), budget=served
+    )
+
+
+def _with_budget(
+    found: tuple[Verdict, str], served: budgets.Grade | None, undecoded: str
+) -> tuple[Verdict, str]:
+    """Join what the replies within the budget amount to: what is wrong goes before what is unasked, and that before what is open."""
+    verdict, why = found
+    if served and served.outcome == "exceeds":
+        return "fails", f"{why}; {served.why}" if verdict == "fails" else served.why
+    if verdict == "fails":
+        return found
+    if served is None:
+        return "unasked", f"no reply could be made and scored: {undecoded}"
+    if served.outcome == "inconclusive" and verdict in {"passes", "kept"}:
+        return "inconclusive", served.why
+    return found
 
 
 def _part(part: Part, most_wrong: Mapping[Part, int], asked: Asked) -> PartResult:

@@ -67,7 +67,7 @@ def tasks(battery: Battery, run_tag: str) -> tuple[Task, ...]:
         "repeat": _repeats,
         "garble": _open,
     }
-    return tuple(task for part in parts(battery) if part != "probe" for task in made[part](battery, run_tag))
+    return tuple(task for part in parts(battery) if part in made for task in made[part](battery, run_tag))
 
 
 def mark(task: Task, said: Said) -> Marked:
