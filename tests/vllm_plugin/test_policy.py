@@ -1,5 +1,7 @@
 """Policies of depth: both against their plain definitions over any routing, the same however the rows lie, and readable by every kernel."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ torch = pytest.importorskip("torch", reason="no torch here: run by scripts/check
 
 from sparkctl_vllm import policy, reference, router_rank
 from sparkctl_vllm.refusal import Refusal
+from sparkctl_vllm.serving import policy as serving
 from sparkctl_vllm.step import Reading, Step
 
 EXPERTS, TILES = 7, 4
@@ -101,6 +104,27 @@ def test_every_kernel_reads_a_policy_at_price_zero(routed, seed):
     table = policy.read_table(depths, how.tiles)
     step = Step(x=torch.zeros(len(picks), 1).bfloat16(), picks=picks, weights=weights, valid=valid)
     assert torch.equal(reference.planned(step, Reading(importance=table, price=0.0), EXPERTS).depths, depths)
+
+
+def test_what_serves_is_the_definition():
+    """VLLM's step by the name router-rank: the plan's ladder of the layer and step size, on every slice; a plan without ladders is refused."""
+    ladder = np.zeros((2, 4, 2), dtype=np.uint8)
+    ladder[:, 1:] = (4, 2)
+    ladder[1, 3] = (3, 1)
+    meaning = SimpleNamespace(widths=(256, 256), tile=64)
+    how = serving.RouterRank(SimpleNamespace(meaning=meaning, tables={"ladder": ladder}), torch.device("cpu"))
+    picks, weights = (
+        np.array([[0, 1], [1, 2], [3, 4], [5, 6]]),
+        np.array([[1, 2], [1, 2], [2, 1], [9, 9]], dtype=np.float32),
+    )
+    routed = serving.Routed(
+        layer=1, picks=torch.from_numpy(picks), weights=torch.from_numpy(weights), rows=torch.tensor(3),
+        loads=torch.zeros(EXPERTS, dtype=torch.int32),
+    )  # fmt: skip
+    wanted = router_rank.depths(router_rank.ranks(picks, weights, EXPERTS, 3), (3, 1))
+    assert how.depths(routed).tolist() == [wanted.tolist()] * 2
+    with pytest.raises(Refusal, match="a plan without ladders"):
+        serving.RouterRank(SimpleNamespace(meaning=meaning, tables={}), torch.device("cpu"))
 
 
 def test_all_ladders_are_there():

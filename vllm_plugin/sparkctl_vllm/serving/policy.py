@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 
+from sparkctl_vllm import policy as by_rank
 from sparkctl_vllm.loads import UNIT
 from sparkctl_vllm.plan_file import Plan
 from sparkctl_vllm.refusal import demand
@@ -64,7 +65,32 @@ class WaterFilled:
         return torch.stack([of_rank.sum(1) for of_rank in worth.split(self.tiles, dim=1)]).int()
 
 
-POLICIES: Mapping[str, Callable[[Plan, torch.device], Policy]] = {"water-filled": WaterFilled}
+class RouterRank:
+    """The ladder of this layer and step size, by the best place that any row's router gives an expert (`router_rank`); every slice alike."""
+
+    def __init__(self, plan: Plan, device: torch.device) -> None:
+        demand(
+            "ladder" in plan.tables,
+            "SPARKCTL_BUDGET_POLICY=router-rank",
+            "a plan without ladders",
+            "one with them",
+            "plan anew with slices of equal width",
+        )
+        table = torch.from_numpy(plan.tables["ladder"].astype("int32"))
+        self.ladders = torch.cat((table, torch.zeros_like(table[..., :1])), dim=2).to(device)
+        self.ranks, self.tiles = len(plan.meaning.widths), plan.meaning.widths[0] // plan.meaning.tile
+
+    def depths(self, routed: Routed) -> torch.Tensor:
+        """Return each slice's depths by rank."""
+        ladder = self.ladders[routed.layer].index_select(0, routed.rows.reshape(1))[0]
+        how = by_rank.RouterRank(ladder=ladder, experts=len(routed.loads), tiles=self.tiles)
+        return how.depths(routed.picks, routed.weights, routed.rows).expand(self.ranks, -1)
+
+
+POLICIES: Mapping[str, Callable[[Plan, torch.device], Policy]] = {
+    "water-filled": WaterFilled,
+    "router-rank": RouterRank,
+}
 """By the name that SPARKCTL_BUDGET_POLICY gives."""
 
 
