@@ -231,6 +231,7 @@ def pair(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
         yield line, ended.document
 
 
+@pytest.mark.full
 def test_both_ranks_prove_that_it_is_on(pair: tuple[RealLine, dict[str, Any]]) -> None:
     """By their own logs, as every proof: the same plan, each its own rank."""
     said = [values["budget"] for values in pair[1]["evidence"].values()]
@@ -238,6 +239,7 @@ def test_both_ranks_prove_that_it_is_on(pair: tuple[RealLine, dict[str, Any]]) -
     assert ["rank 0 of 2" in said[0][0], "rank 1 of 2" in said[1][0]] == [True, True]
 
 
+@pytest.mark.full
 def test_two_ranks_keep_the_same_accounts(pair: tuple[RealLine, dict[str, Any]]) -> None:
     """It answers what it was taught, and both ranks tell the same checksum of everything that was ever charged."""
     line, _ = pair
@@ -251,6 +253,7 @@ def test_two_ranks_keep_the_same_accounts(pair: tuple[RealLine, dict[str, Any]])
     assert any("after 100 steps" in row for row in told[0])
 
 
+@pytest.mark.full
 def test_metrics_show_what_each_rank_reads(pair: tuple[RealLine, dict[str, Any]]) -> None:
     """Bytes of both ranks, though the other one serves on another host; tiles, price, steps by rows, and the settings."""
     line, _ = pair
