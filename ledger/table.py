@@ -6,7 +6,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from ledger import bodies, retractions
-from ledger.entry import Row
+from ledger.entry import Json, Row
+from ledger.fields import each, get, mapping, texts
 from ledger.history import Climb
 from ledger.quality import is_run, quality
 from ledger.reported import Import, imported
@@ -146,18 +147,19 @@ def _about(row: Row) -> str:  # noqa: PLR0911 - one return a kind reads as the t
             plan = bodies.plan(row.body)
             return f"climb {plan.climb}: ladder {plan.ladder}, {len(plan.levers)} levers on {plan.recipe}"
         case "step":
-            # Four rows in five are steps, and were checked when they were read: no value is made of each.
+            # Steps, boots and benches are nearly all rows, and were checked when they were read: no value is made of each.
             step = row.body
             why = f", {step['why']}" if step["why"] else ""
             return f"{step['boot']}: {step['stage']} {step['state']}{why}"
         case "boot":
-            boot = bodies.boot(row.body)
-            ended = "up" if boot.ok else f"{'void' if boot.void else 'failed'}: {boot.why}"
-            return f"{boot.boot} {_stack(boot.on)}: {ended}"
+            boot = row.body
+            ended = "up" if boot["ok"] else f"{'void' if boot.get('void') else 'failed'}: {boot['why']}"
+            return f"{boot['boot']} {_stack(get(boot, 'on', texts))}: {ended}"
         case "bench":
-            bench = bodies.bench(row.body)
-            figures = ", ".join(f"{one.name} {one.value:.5g}" for one in bench.metrics)
-            return f"{bench.boot} {_stack(bench.on)}: {f'void: {bench.voids[0]}' if bench.voids else figures}"
+            bench = row.body
+            voids = get(bench, "voids", texts)
+            said = f"void: {voids[0]}" if voids else ", ".join(get(bench, "metrics", _figures))
+            return f"{bench['boot']} {_stack(get(bench, 'on', texts))}: {said}"
         case "verdict":
             verdict = bodies.verdict(row.body)
             return f"{verdict.lever}: {verdict.verdict} after {verdict.boots} boots"
@@ -175,6 +177,10 @@ def _about(row: Row) -> str:  # noqa: PLR0911 - one return a kind reads as the t
             return f"climb {end.climb} ended with {_stack(end.stack)}" if end else _words(row)
         case _:
             return _words(row)
+
+
+def _figures(metrics: Json) -> tuple[str, ...]:
+    return each(metrics, lambda one: f"{mapping(one)['name']} {mapping(one)['value']:.5g}")
 
 
 def _words(row: Row) -> str:
