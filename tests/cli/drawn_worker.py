@@ -25,7 +25,7 @@ BREAKS = "b12x-mxfp8"
 
 @dataclass(slots=True, kw_only=True)
 class DrawnWorker(Measurer):
-    """Boots in a hundredth of a second, or in five where a file `slow` lies in the state folder.
+    """Boots in a hundredth of a second, or in as many as a file `slow` in the state folder says.
 
     A file `off-B` takes line B's nodes away from the boot on whose number is in it.
     """
@@ -36,9 +36,10 @@ class DrawnWorker(Measurer):
         off = state / f"off-{line}"
         if off.exists() and step.number >= int(off.read_text(encoding="utf-8")):
             raise Unclear("spark-b2 did not answer in 30 s", hint="look at its cable")
-        time.sleep(5 if (state / "slow").exists() else 0.01)
         trial = _drawn(line, step, self.session.new_id(f"boot-{line}"))
         self.teller.tell(Booting(boot=trial.boot, number=step.number, on=step.on, reason=step.reason))
+        slow = state / "slow"
+        time.sleep(float(slow.read_text(encoding="utf-8")) if slow.exists() else 0.01)
         self._boot(trial)
         if trial.outcome != "failed":
             body = record.bench(trial, None, climb=self.climb, simulated=self.session.simulated)
