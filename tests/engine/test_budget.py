@@ -24,6 +24,8 @@ BLOCK = 32
 TOKENS = 24
 NAT = 1 << 24
 NOISE = 0.05
+EXACT = 4
+"""Tokens for which bf16 and float32 must say the same; from there on near ties may go either way."""
 """Nats by which the log-probability of a token may differ from stock beyond what bf16 itself makes of it. Ours: stock in bf16 differs from
 stock in float32 by up to as much on these prompts."""
 
@@ -102,8 +104,11 @@ def whole(bench: Bench) -> dict[str, Any]:
     return bench.talk(bench.home / "whole")
 
 
-def apart(one: dict[str, Any], other: dict[str, Any]) -> float:
-    """Return by how much the log-probabilities of the same tokens of the first turn differ at most, up to where the replies part."""
+def apart(one: dict[str, Any], other: dict[str, Any], least: int = TOKENS // 2) -> float:
+    """Return by how much the log-probabilities of the same tokens of the first turn differ at most, up to where the replies part.
+
+    They may part no earlier than after `least` tokens.
+    """
     most = 0.0
     for mine, its in zip(one["replies"][: len(PROMPTS)], other["replies"][: len(PROMPTS)], strict=True):
         same = next(
@@ -114,7 +119,7 @@ def apart(one: dict[str, Any], other: dict[str, Any]) -> float:
             ),
             TOKENS,
         )
-        assert same >= TOKENS // 2, "they part too early to compare"
+        assert same >= least, "they part too early to compare"
         pairs = zip(mine["logprobs"][:same], its["logprobs"][:same], strict=True)
         most = max(most, *(abs(first - second) for first, second in pairs))
     return most
@@ -125,8 +130,8 @@ def test_at_full_depth_it_is_stock_within_the_noise_of_bf16(
 ) -> None:
     """And no further from float32 than stock is, give or take; all bytes are read."""
     exact = bench.talk(dtype="float32")
-    noise = apart(stock, exact)
-    assert apart(whole, exact) <= noise + NOISE
+    noise = apart(stock, exact, least=EXACT)
+    assert apart(whole, exact, least=EXACT) <= noise + NOISE
     assert apart(whole, stock) <= noise + NOISE
     assert whole["read"] == whole["whole"]
     assert sum(whole["steps"]) == TOKENS - 1, "the first token of each is the prefill's"
