@@ -267,7 +267,7 @@ def test_the_chosen_ladder_is_the_best_of_all(share):
         depths = [router_rank.depths(ranks, ladder) for ranks in steps[1]]
         lost = [waterfill.lost(loads, important, deep) for loads, deep in zip(steps[0], depths, strict=True)]
         known[ladder] = (np.mean([deep.sum() for deep in depths]), np.mean(lost) / rows)
-    found = ladders.best(steps, important, share=share, rows=rows)
+    found = ladders.best(steps, important, top_k=2, share=share, rows=rows)
     assert (found.tiles, found.damage) == pytest.approx(known[found.ladder])
     most = share * known[tiles, tiles][0]
     within = [damage for read, damage in known.values() if read <= most + 1e-9]
@@ -278,11 +278,21 @@ def test_the_chosen_ladder_is_the_best_of_all(share):
         assert found.ladder == (1, 1)
     assert share < 1 or found.damage == pytest.approx(0)
     eps = found.damage / 2
-    held = ladders.best(steps, important, share=share, rows=rows, eps=eps)
+    held = ladders.best(steps, important, top_k=2, share=share, rows=rows, eps=eps)
     least = min(read for read, damage in known.values() if damage <= eps + 1e-12)
     assert held.damage <= eps + 1e-12
     assert held.tiles >= least - 1e-9
     assert held.tiles == pytest.approx(least) or held.tiles <= most + 1e-9
+
+
+def test_a_ladder_is_found_where_every_step_picks_every_expert():
+    """No expert has the rank of those whom nobody picked, which says nothing of how many a row picks."""
+    loads, ranks = np.full((3, 4), 7, dtype=np.int32), np.tile(np.array([0, 1, 1, 0], dtype=np.int32), (3, 1))
+    important = np.tile(np.array([4.0, 2.0, 1.0], dtype=np.float32), (4, 1))
+    found = ladders.best((loads, ranks), important, top_k=2, share=0.67, rows=2)
+    assert sorted(found.ladder) == [1, 3] or found.ladder == (2, 2)
+    with pytest.raises(Refusal, match="of other steps"):
+        ladders.best((loads, ranks), important, top_k=1, share=0.67, rows=2)
 
 
 def test_a_size_between_takes_the_deeper_ladder():

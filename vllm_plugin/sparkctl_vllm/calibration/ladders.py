@@ -27,6 +27,7 @@ def best(  # noqa: PLR0913 - all named; what a ladder is judged by
     steps: tuple[Steps, Steps],
     table: NDArray[np.float32],
     *,
+    top_k: int,
     share: float,
     rows: int,
     eps: float = np.inf,
@@ -35,8 +36,9 @@ def best(  # noqa: PLR0913 - all named; what a ladder is judged by
     """Return the ladder of one layer that reads at most `share` of the bytes and loses least; where none may, that which reads least.
 
     Args:
-        steps: loads and best ranks of the same replayed steps, each [steps, experts].
+        steps: loads and best ranks of the same replayed steps, each [steps, experts]; the rank is top-k where nobody picked the expert.
         table: importance, [experts, tiles].
+        top_k: experts that a row picks.
         share: of the bytes of whole reads.
         rows: of a step.
         eps: most that a token may lose on average, in nats.
@@ -45,7 +47,8 @@ def best(  # noqa: PLR0913 - all named; what a ladder is judged by
     """
     demand(0 < share <= 1, "share of the bytes", share, "more than 0, at most 1")
     loads, ranks = steps
-    top_k, tiles = _top_k(loads, ranks), table.shape[1]
+    _check(loads, ranks, top_k)
+    tiles = table.shape[1]
     read = np.array([(ranks == rank).sum() for rank in range(top_k)]) / len(ranks)
     tails = np.flip(np.cumsum(np.flip(table.astype(np.float64), 1), 1), 1)
     tails = np.hstack([tails, np.zeros((len(tails), 1))]) / (1 << 20) / rows / len(loads)
@@ -77,12 +80,7 @@ def table(found: Mapping[int, Ladder], most_rows: int) -> NDArray[np.uint8]:
     return answer
 
 
-def _top_k(loads: Steps, ranks: Steps) -> int:
+def _check(loads: Steps, ranks: Steps, top_k: int) -> None:
     demand(loads.shape == ranks.shape, "best ranks", ranks.shape, f"those of the same steps, {loads.shape}")
-    demand(
-        bool(((loads > 0) == (ranks < ranks.max())).all()),
-        "best ranks",
-        "of other steps",
-        "of the loads' steps",
-    )
-    return int(ranks.max())
+    same = bool(((loads > 0) == (ranks < top_k)).all()) and bool((ranks <= top_k).all())
+    demand(same, "best ranks", "of other steps", "of the loads' steps")

@@ -113,6 +113,7 @@ def _ladders(
 ) -> NDArray[np.uint8]:
     """Return each layer's ladder at every step size, as its price is found; the damages of all slices are added tile by tile."""
     layers, experts, _ = slices.table.shape
+    top_k = routing.picks.shape[2]
     table = slices.table.reshape(layers, experts, len(slices.tiles), -1).sum(2)
     found: list[dict[int, tuple[int, ...]]] = [{} for _ in range(layers)]
     for rows, of in steps.items():
@@ -120,7 +121,9 @@ def _ladders(
         for layer, one in enumerate(found):
             mine = (of[:, layer], ranks[:, layer])
             eps = wanted.eps / layers
-            chosen = ladders.best(mine, table[layer], share=wanted.share, rows=rows, eps=eps, floor=MIN_TILES)
+            chosen = ladders.best(
+                mine, table[layer], top_k=top_k, share=wanted.share, rows=rows, eps=eps, floor=MIN_TILES
+            )
             one[rows] = chosen.ladder
     return np.stack([ladders.table(one, wanted.most_rows) for one in found])
 
