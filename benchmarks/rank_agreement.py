@@ -57,7 +57,7 @@ def agreement(  # noqa: PLR0913, PLR0917 - what is compared, and on what
     scaled = tables(layout, seed)
     cost = _price(layout, scaled, rows, seed)
     tails = tuple(damage.tails(one) for one in scaled)
-    accounts = damage.opened(SLOTS, bar=0.1)
+    accounts = damage.opened(SLOTS, bar=0.02)
     depths, ledger = sha256(), sha256()
     wrong, owed, deep = 0, 0, 0
     for number, (picks, weights, chance) in enumerate(_steps(layout, steps, rows, seed)):
@@ -106,7 +106,7 @@ def _visited(accounts: damage.Accounts, chance: np.random.Generator) -> damage.A
     """Return the accounts after one request came or went."""
     slot = int(chance.integers(SLOTS))
     if accounts.free[slot] or chance.random() < 0.9:
-        return damage.admit(accounts, slot, eps=0.02) if accounts.free[slot] else accounts
+        return damage.admit(accounts, slot, eps=0.015) if accounts.free[slot] else accounts
     return damage.leave(accounts, slot)
 
 

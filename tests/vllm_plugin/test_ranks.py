@@ -30,7 +30,7 @@ def run(*words):
 def test_four_processes_agree_bit_for_bit(tmp_path):
     """Each plans for itself; depths and accounts come out equal."""
     path = tmp_path / "found.json"
-    done = run("--ranks", 4, "--parts", "agreement", "--steps", 40, "--experts", 24, "--rows", 8, "-o", path)
+    done = run("--ranks", 4, "--parts", "agreement", "--steps", 150, "--experts", 24, "--rows", 8, "-o", path)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(path.read_text())["agreement"]
     assert set(found) == {"TP4 even", "TP4 uneven", "EP4"}
@@ -63,7 +63,7 @@ def test_a_rank_that_plans_otherwise_is_found():
     def shallow(picks, weights, valid, price, floor):
         return np.minimum(honest(picks, weights, valid, price, floor), 3)
 
-    true, false = (rank_agreement.agreement(layout, 1, planned, 20, 8, 3) for planned in (honest, shallow))
+    true, false = (rank_agreement.agreement(layout, 1, planned, 150, 8, 3) for planned in (honest, shallow))
     assert true.wrong == 0
     assert false.wrong > 0
     assert rank_agreement.agreed([true, true])
