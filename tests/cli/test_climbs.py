@@ -82,16 +82,22 @@ def test_a_pair_that_breaks_together_is_named(tmp_path: Path) -> None:
     assert set(document["stack"]) <= REAL
 
 
-def test_a_line_that_flips_in_every_bench_ends_the_climb(tmp_path: Path) -> None:
-    """Nothing can be judged on it: the base is void five times in a row, and the climb says why."""
+def test_a_line_that_flips_and_stays_slow_pauses_the_climb(tmp_path: Path) -> None:
+    """The bench in which it flips is void, later boots stop at the gate, and the climb says which node and judges no lever."""
     program = Program(tmp_path / "state")
     try:
         ended = program(*command("slow-flip", "five", 7), limit_s=900)
     finally:
         program("rehearse", "down")
-    assert ended.code == 1
-    assert ended.document["end"] == "base"
-    assert all(one["verdict"] != "accept" for one in ended.document["verdicts"])
+    said = ended.err + ended.out
+    assert ended.code == 1, said
+    assert "the climb pauses" in said
+    assert "spark-a2" in said
+    rows = Journal(program.state / "ledger.jsonl").read().rows
+    benches = [row.body for row in rows if row.kind == "bench"]
+    assert benches
+    assert all(one["voids"] for one in benches)
+    assert not [row for row in rows if row.kind == "verdict"]
 
 
 def command(scenario: str, ladder: str, seed: int) -> tuple[str, ...]:
