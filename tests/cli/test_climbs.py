@@ -35,6 +35,9 @@ LADDERS = Path(__file__).parent / "ladders"
 BOOTS = 30
 REAL = {"nccl-channels", "async-scheduling"}
 
+NOISY = {"healthy"}
+"""Scenarios with a fleet's noise: the line and the simulation draw other boots, so one may leave open what the other decides."""
+
 CLIMBS = [
     # scenario, ladder, seed, killed, levers that must be accepted, levers that must be rejected
     ("calm", "five", 1, False, REAL, set()),
@@ -65,7 +68,15 @@ def test_program_and_simulation_agree(  # noqa: PLR0913, PLR0917 - a row of the 
         program("rehearse", "down")
     verdicts = {one["lever"]: one["verdict"] for one in document["verdicts"]}
     foreseen = simulated(scenario, rungs, seed)
-    assert verdicts == {one.lever: one.verdict for one in foreseen.verdicts}
+    expected = {one.lever: one.verdict for one in foreseen.verdicts}
+    if scenario in NOISY:
+        assert verdicts.keys() == expected.keys()
+        open_to_one = {lever for lever in expected if "inconclusive" in {verdicts[lever], expected[lever]}}
+        verdicts, expected = (
+            {lever: verdict for lever, verdict in one.items() if lever not in open_to_one}
+            for one in (verdicts, expected)
+        )
+    assert verdicts == expected
     assert accepted <= set(document["stack"]) <= REAL
     assert rejected <= {lever for lever, verdict in verdicts.items() if verdict == "reject"}
     assert serving.document["state"] == "serving"
