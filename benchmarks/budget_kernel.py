@@ -245,7 +245,7 @@ def price_of(loads: torch.Tensor, importance: torch.Tensor, share: float) -> flo
 
 
 def captured(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """Return a graph of the work, which ran once before."""
+    """Return a graph of the work, which ran once before, so that NCCL too has its buffers."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

@@ -5,7 +5,7 @@ Routing is fresh before every replay and equal on all ranks; a second graph has 
 """
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from budget_kernel import PIECES, SHAPE
+from budget_kernel import PIECES, SHAPE, captured
 from rank_layouts import Layout, importances, routing
 from sparkctl_vllm import native, waterfill
 from sparkctl_vllm.loads import loads
@@ -260,20 +260,6 @@ def packs(layout: Layout, rank: int, count: int = DIFFERENT) -> list[torch.Tenso
         scales.copy_(torch.randint(115, 120, scales.shape, dtype=torch.uint8, device="cuda"))
         made.append(pack)
     return made
-
-
-def captured(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """Return a graph of the work, which ran once before, so that NCCL has its buffers."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        work()
-    torch.cuda.current_stream().wait_stream(stream)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph
 
 
 def _price_of(loads: NDArray[np.int32], table: NDArray[np.float32], depths: NDArray[np.int64]) -> float:

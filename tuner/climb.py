@@ -75,15 +75,20 @@ def climb(  # noqa: PLR0913 - the last two have defaults and are named by the ca
                 trials = (*trials, trial)
 
 
+def still_open(ladder: Ladder, verdicts: tuple[Verdict, ...]) -> tuple[str, ...]:
+    """Return the levers that were neither accepted nor rejected, in the ladder's order."""
+    settled = {verdict.lever for verdict in verdicts if verdict.verdict != "inconclusive"}
+    return tuple(lever.id for lever in ladder.levers if lever.id not in settled)
+
+
 def _ended(
     ladder: Ladder, now: Standing, trials: tuple[Trial, ...], end: Literal["done", "base", "budget"], why: str
 ) -> Climb:
-    settled = {verdict.lever for verdict in now.verdicts if verdict.verdict != "inconclusive"}
     return Climb(
         stack=now.stack,
         verdicts=now.verdicts,
         trials=trials,
-        open=tuple(lever.id for lever in ladder.levers if lever.id not in settled),
+        open=still_open(ladder, now.verdicts),
         end=end,
         why=why,
         confirmed=now.confirmed,

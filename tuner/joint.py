@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from tuner.climb import Climb
+from tuner.climb import Climb, still_open
 from tuner.course import Course
 from tuner.factorial import together
 from tuner.factorial.together import Together
@@ -131,12 +131,11 @@ def _promised(going: Mapping[str, Boot]) -> tuple[Trial, ...]:
 
 
 def _ended(ladder: Ladder, now: Standings, trials: tuple[Trial, ...], end: End, why: str) -> Joint:
-    settled = {verdict.lever for verdict in now.verdicts if verdict.verdict != "inconclusive"}
     return Joint(
         stack=now.stack,
         verdicts=now.verdicts,
         trials=trials,
-        open=tuple(lever.id for lever in ladder.levers if lever.id not in settled),
+        open=still_open(ladder, now.verdicts),
         end=end,
         why=why,
         confirmed=now.confirmed,

@@ -7,7 +7,6 @@ from sparkctl.cli.session import Session
 from tuner.joint import Joint
 from tuner.lever import Ladder
 from tuner.steps import name_of
-from tuner.verdict import answer
 
 
 def show(session: Session, lines: tuple[Served, ...], rungs: Ladder, ended: Joint) -> int:
@@ -28,28 +27,12 @@ def show(session: Session, lines: tuple[Served, ...], rungs: Ladder, ended: Join
             f"line {name} left the climb ({why}); the stack is not confirmed there, and does not serve"
         )
     tune_shown.serving(session, rungs, ended.stack, names)
-    session.console.answer(
-        {
-            "line": "+".join(names),
-            "verdicts": [answer(one) for one in ended.verdicts],
-            "stack": list(ended.stack),
-            "lines": {
-                name: {
-                    "boots": len(ended.on(name).trials),
-                    "confirmed": confirmed(ended.confirmed.get(name)),
-                    "away": ended.away.get(name),
-                }
-                for name in names
-            },
-            "broken_pairs": [list(pair) for pair in ended.broken],
-            "boots": len(ended.trials),
-            "ledger": str(session.ledger_path),
-            "simulated": session.simulated,
-            "ladder": rungs.name,
-            "open": list(ended.open),
-            "end": ended.end,
+    proven = {
+        name: {
+            "boots": len(ended.on(name).trials),
+            "confirmed": confirmed(ended.confirmed.get(name)),
+            "away": ended.away.get(name),
         }
-    )
-    if ended.end == "base":
-        return 1
-    return 4 if ended.open else 0
+        for name in names
+    }
+    return tune_shown.answered(session, rungs, ended, "+".join(names), {"lines": proven})

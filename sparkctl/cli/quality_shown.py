@@ -1,5 +1,6 @@
 """What `sparkctl quality` prints: the parts, the scores text by text, the floor, and the verdict."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from sparkctl import edge
 from sparkctl.cli.quality_judged import Judged
 from sparkctl.cli.session import Session
 from sparkctl.console import Column
-from tuner.quality import budget
+from tuner.quality import budget, floor
 from tuner.quality.bootstrap import Estimate
 from tuner.quality.floor import Distance, Grade
 from tuner.quality.outcome import Score
@@ -114,28 +115,23 @@ def _grade(session: Session, grade: Grade | None) -> None:
     if grade is None or not grade.judged:
         return
     titles = ("measure", "value", "floor", "added", "at most", "from", "")
-    rows = [
-        (
-            one.measure,
-            f"{one.value:.4g}",
-            f"{one.floor:.4g}",
-            _spread(one.added),
-            f"{one.bound:.4g}",
-            one.bound_from,
-            {"passes": "pass", "exceeds": "fail"}.get(one.outcome, one.outcome),
-        )
-        for one in grade.judged
-    ]
-    session.console.table([Column(title=title) for title in titles], rows)
+    _judged(session, titles, [(one.measure, one) for one in grade.judged])
 
 
 def _budget(session: Session, grade: budget.Grade | None) -> None:
     if grade is None:
         return
     titles = ("replies within the budget", "value", "read whole", "added", "at most", "from", "")
+    _judged(session, titles, [(one.what, one) for one in grade.checks])
+
+
+def _judged(
+    session: Session, titles: tuple[str, ...], checks: Sequence[tuple[str, floor.Judged | budget.Check]]
+) -> None:
+    """Print what was held against a bound, a row each: its name and the figures that decided."""
     rows = [
         (
-            one.what,
+            name,
             f"{one.value:.4g}",
             f"{one.floor:.4g}",
             _spread(one.added),
@@ -143,7 +139,7 @@ def _budget(session: Session, grade: budget.Grade | None) -> None:
             one.bound_from,
             {"passes": "pass", "exceeds": "fail"}.get(one.outcome, one.outcome),
         )
-        for one in grade.checks
+        for name, one in checks
     ]
     session.console.table([Column(title=title) for title in titles], rows)
 

@@ -2,14 +2,16 @@
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from ledger.entry import Json
 from ledger.record import confirmed
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import Session
 from sparkctl.console import Column
 from sparkctl.units import percent
 from tuner.climb import Climb
+from tuner.joint import Joint
 from tuner.lever import Ladder
 from tuner.statistics import spread
 from tuner.steps import Confirmed, On, name_of
@@ -25,12 +27,19 @@ def show(session: Session, chosen: Served, rungs: Ladder, ended: Climb) -> int:
     for text in (*told(ended.confirmed), *broken(ended.broken)):
         session.console.show(text)
     serving(session, rungs, ended.stack, (chosen.line.name,))
+    return answered(session, rungs, ended, chosen.line.name, {"confirmed": confirmed(ended.confirmed)})
+
+
+def answered(
+    session: Session, rungs: Ladder, ended: Climb | Joint, line: str, proven: Mapping[str, Json]
+) -> int:
+    """Give the answer of --json, with what was `proven` on fresh boots, and return the exit code as `show` does."""
     session.console.answer(
         {
-            "line": chosen.line.name,
+            "line": line,
             "verdicts": [answer(one) for one in ended.verdicts],
             "stack": list(ended.stack),
-            "confirmed": confirmed(ended.confirmed),
+            **proven,
             "broken_pairs": [list(pair) for pair in ended.broken],
             "boots": len(ended.trials),
             "ledger": str(session.ledger_path),
