@@ -117,10 +117,11 @@ def test_padding_rows_weigh_nothing(layer):
     assert off(out[:11], reference.read(one, how, made)[:11]) < TOLERANCE
 
 
-def test_an_idle_step_gives_zeros(layer):
+@pytest.mark.parametrize("rows", [1, 4])
+def test_an_idle_step_gives_zeros(layer, rows):
     """No valid row: no item, no wait for ever, zeros."""
     made, pack, top_k = layer
-    out, told = run(made, pack, step(made, top_k, 4, valid=0), reading(made, 0.0))
+    out, told = run(made, pack, step(made, top_k, rows, valid=0), reading(made, 0.0))
     assert (out == 0).all()
     assert (told == 0).all()
 

@@ -71,6 +71,7 @@ __device__ __forceinline__ uint32_t take4(uint32_t from) {
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(from) : "memory");
     return r;
 }
+__device__ __forceinline__ void put4(uint32_t to, uint32_t r) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(r) : "memory"); }
 __device__ __forceinline__ void into_l2(const void *p, int bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes));
 }
@@ -299,46 +300,51 @@ __device__ __forceinline__ void stage_x(const Args &a, const Plan &p, int v, int
     if (lane < rows) copy(staged + lane * (KB * 128 + 16), a.x + (size_t)p.row[expert.row + lane] * hidden + warp * 64 * KB, KB * 128, ready);
 }
 
-// A warp's slice of x for one block of rows, as B fragments, scaled to float16; post undoes the scale of rows 2q and 2q+1.
+// A warp's slice of x for one block of rows, as B fragments, scaled to float16; post undoes the scale of rows 2q and 2q+1. Row by row where it
+// lies, all lanes at one row: most experts have one or two.
 template <int KB>
 __device__ __forceinline__ void hold_x(const Args &a, const Plan &p, int v, int hidden, uint32_t staged, uint4 (&b)[KB][2], float (&post)[2]) {
     int thread;  // found again: seldom needed, so not worth registers all along
     asm volatile("mov.u32 %0, %tid.x;" : "=r"(thread));
     const int lane = thread & 31, g = lane >> 2, q = lane & 3, warp = thread >> 5;
+    const bool one = a.rows == 1;  // a single row stands in all columns, for all experts
     const Expert expert = p.expert[v];
-    const bool live = g < expert.count;
-    const __nv_bfloat16 *x = a.x + (size_t)(live ? p.row[expert.row + g] : 0) * hidden + warp * 64 * KB + 8 * q;
-    __nv_bfloat162 most = __float2bfloat162_rn(0.f);
+    const int count = one ? 1 : expert.count;
 #pragma unroll
-    for (int i = 0; i < KB; i++)
+    for (int i = 0; i < KB; i++) b[i][0] = b[i][1] = make_uint4(0, 0, 0, 0);
+    post[0] = post[1] = 0.f;
+#pragma unroll 1
+    for (int r = 0; r < count; r++) {
+        const uint32_t row = staged + min(r, STAGED - 1) * (KB * 128 + 16);
+        uint32_t word[KB];
+        __nv_bfloat162 most = __float2bfloat162_rn(0.f);
 #pragma unroll
-        for (int j = 0; j < 2; j++) {
-            b[i][j] = make_uint4(0, 0, 0, 0);
-            if (live && g < STAGED) b[i][j] = take16(staged + g * (KB * 128 + 16) + q * 16 + (i * 2 + j) * 64);
-            else if (STAGED < 8 && live) b[i][j] = *(const uint4 *)(x + i * 64 + j * 32);
-            const __nv_bfloat162 *two = (const __nv_bfloat162 *)&b[i][j];
-#pragma unroll
-            for (int n = 0; n < 4; n++) most = __hmax2(most, __habs2(two[n]));
+        for (int i = 0; i < KB; i++) {
+            if (STAGED == 8 || r < STAGED) word[i] = take4(row + i * 128 + lane * 4);
+            else word[i] = ((const uint32_t *)(a.x + (size_t)p.row[expert.row + r] * hidden + warp * 64 * KB))[i * 32 + lane];
+            most = __hmax2(most, __habs2(*(const __nv_bfloat162 *)&word[i]));
         }
-    int top = __float_as_int(fmaxf(__low2float(most), __high2float(most))) >> 23;
-    top = max(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
-    top = max(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
-    const bool tiny = top < 14;  // below 2^-113: as good as nothing
-    const float scale = tiny ? 0.f : __int_as_float((268 - top) << 23);
+        const int top = __reduce_max_sync(0xFFFFFFFFu, __float_as_int(fmaxf(__low2float(most), __high2float(most))) >> 23);
+        const bool tiny = top < 14;  // below 2^-113: as good as nothing
+        const float scale = tiny ? 0.f : __int_as_float((268 - top) << 23), undo = tiny ? 0.f : __int_as_float(top << 23);
+        if (one || r == 2 * q) post[0] = undo;
+        if (one || r == 2 * q + 1) post[1] = undo;
 #pragma unroll
-    for (int i = 0; i < KB; i++)
-#pragma unroll
-        for (int j = 0; j < 2; j++) {
-            uint32_t *word = (uint32_t *)&b[i][j];
-#pragma unroll
-            for (int n = 0; n < 4; n++) {
-                const __half2 two = __floats2half2_rn(__uint_as_float(word[n] << 16) * scale, __uint_as_float(word[n] & 0xFFFF0000u) * scale);
-                word[n] = *(const uint32_t *)&two;
-            }
+        for (int i = 0; i < KB; i++) {
+            const __half2 two = __floats2half2_rn(__uint_as_float(word[i] << 16) * scale, __uint_as_float(word[i] & 0xFFFF0000u) * scale);
+            put4(row + i * 128 + lane * 4, *(const uint32_t *)&two);
         }
-    const float undo = tiny ? 0.f : __int_as_float(top << 23);
-    post[0] = __shfl_sync(0xFFFFFFFFu, undo, 8 * q);
-    post[1] = __shfl_sync(0xFFFFFFFFu, undo, 8 * q + 4);
+        if (r == count - 1 || STAGED < 8) {
+            __syncwarp();
+            if (one || (STAGED == 8 ? g <= r : g == r))
+#pragma unroll
+                for (int i = 0; i < KB; i++)
+#pragma unroll
+                    for (int j = 0; j < 2; j++) b[i][j] = take16(staged + (one ? 0 : STAGED == 8 ? g : min(r, STAGED - 1)) * (KB * 128 + 16) + q * 16 + (i * 2 + j) * 64);
+            __syncwarp();
+        }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // copies of other rows come here next
 }
 
 // Walks along the tiles of the list: the tiles of an expert lie side by side, so only another expert needs a look-up.
@@ -395,13 +401,17 @@ struct Stream { int begin, end, head, tail; };
 
 template <int WIDTH>
 __device__ __forceinline__ Stream stream_of(const Args &a, const Plan &p, uint32_t split) {
-    const uint32_t ways = WARPS * a.splits, s = split * WARPS + (threadIdx.x >> 5);
-    const uint32_t whole = p.items <= RING * ways ? WIDTH : 1, total = p.items * WIDTH / whole;  // few: whole tiles, all asked for at once
+    static_assert(WARPS == 16, "shifts in the place of divisions");
+    int thread, items = p.items;  // found again where it is needed: not worth registers all along
+    asm volatile("mov.u32 %0, %tid.x;" : "=r"(thread), "+r"(items));
+    const uint32_t ways = 3 + a.splits, s = split * WARPS + (thread >> 5);  // log2 of the warps that share
+    const bool few = items <= RING << ways;  // whole tiles, all asked for at once
+    const uint32_t whole = few ? WIDTH : 1, total = items * (few ? 1 : WIDTH);
     Stream r;
-    r.head = total * (split * WARPS) / ways * whole;
-    r.tail = split < a.splits ? total * (split * WARPS + WARPS) / ways * whole : r.head;
-    r.begin = total * s / ways * whole;
-    r.end = split < a.splits ? total * (s + 1) / ways * whole : r.begin;
+    r.head = (total * (split * WARPS) >> ways) * whole;
+    r.tail = split < a.splits ? (total * (split * WARPS + WARPS) >> ways) * whole : r.head;
+    r.begin = (total * s >> ways) * whole;
+    r.end = split < a.splits ? (total * (s + 1) >> ways) * whole : r.begin;
     return r;
 }
 
@@ -438,12 +448,14 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
     __shared__ uint64_t full[SLOTS], empty[SLOTS], arrivals[WARPS][RING + 1];
     __shared__ uint8_t pieces[WARPS], offsets[WARPS];
     __shared__ unsigned long long launched;  // launches of this stream, this one counted
+    __shared__ int through[2];               // warps that are through with gate/up, and with down
     const int t = threadIdx.x, warp = t >> 5, lane = t & 31, g = lane >> 2, q = lane & 3;
     if (lane == 0) {  // one lane of each warp: the lanes of one would take turns
         if (warp < SLOTS) barrier_init(&full[warp], WARPS), barrier_init(&empty[warp], 1);
 #pragma unroll
         for (int i = 0; i <= RING; i++) barrier_init(&arrivals[warp][i], 1);
     }
+    if (t < 2) through[t] = 0;
     __syncwarp();
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     float early[IMPORTANCE];
@@ -465,17 +477,25 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
     // Every launch adds the number of blocks to the count of arrivals, so what is read before one's own arrival tells the launches.
     unsigned long long met0 = 0;
     if (t == THREADS - 32) asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(met0) : "l"(a.meet) : "memory");
-    const Own own = planned<HIDDEN>(a, p, scratch, early);
-
     float4 *slots = (float4 *)memory;
     const uint32_t way = shared_address(memory + front + warp * S::UNIT);
     const uint32_t staged = shared_address(memory + SLOTS * WARPS * 512 + warp * (STAGED * (KB * 128 + 16)));
     const uint32_t arrival = shared_address(arrivals[warp]), rows_ready = arrival + RING * 8;
-    uint32_t phase = 0;  // which of its two phases each arrival is in, a bit each
-    auto await = [&](int slot) {
-        barrier_wait(arrival + slot * 8, phase >> slot & 1);
-        phase ^= 1u << slot;
+    const bool one_row = a.rows == 1;
+    if (one_row && lane == 0) {  // which row it is, is known before the plan
+        barrier_expect(rows_ready, KB * 128);
+        copy(staged, a.x + warp * 64 * KB, KB * 128, rows_ready);
+    }
+    const Own own = planned<HIDDEN>(a, p, scratch, early);
+
+    uint32_t turned = 0;  // which of its two phases the arrival of x is in
+    auto await_x = [&] {
+        barrier_wait(rows_ready, turned);
+        turned ^= 1;
     };
+    // A warp's pieces of gate/up and then of down come through the same slots: piece k through slot k % RING.
+    auto slot_of = [&](uint32_t k) { return way + k % RING * (S::UNIT * WARPS); };
+    auto await = [&](uint32_t k) { barrier_wait(arrival + k % RING * 8, k / RING & 1); };
     const uint32_t split = a.splits > 1 ? blockIdx.x / S::GROUPS : 0;
     const int units = p.items * 8;
     const int begin = (int)((uint32_t)units * blockIdx.x / gridDim.x), n = (int)((uint32_t)units * (blockIdx.x + 1) / gridDim.x) - begin;
@@ -484,20 +504,36 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
     auto advance = [&] {
         if (++sub == 8) sub = 0, walk.next(a, p);
     };
-    auto send = [&](int step) {
+    auto send = [&](uint32_t k) {
         if (lane == 0) {
-            const uint32_t to = way + step * (S::UNIT * WARPS), bar = arrival + step * 8;
+            const uint32_t bar = arrival + k % RING * 8;
             barrier_expect(bar, S::UNIT);
-            copy(to, walk.tile + (sub * WARPS + warp) * S::UNIT, S::UNIT, bar);
+            copy(slot_of(k), walk.tile + (sub * WARPS + warp) * S::UNIT, S::UNIT, bar);
         }
     };
+    // The i-th tile of down's, of those that a warp sums.
+    auto send_down = [&](const Stream &s, int tiles, int group, int i, uint32_t k) {
+        if (lane == 0) {
+            const uint32_t to = slot_of(k), bar = arrival + k % RING * 8;
+            const int low = i ? 0 : s.begin % WIDTH, high = i == tiles - 1 ? s.end - (s.begin / WIDTH + i) * WIDTH : WIDTH;
+            const uint8_t *from = walk.tile + S::DOWN + group * S::UNIT + low * 512;
+            barrier_expect(bar, S::UNIT - low * 512 - (WIDTH - high) * 512);
+            if (high == WIDTH) copy(to + low * 512, from, S::UNIT - low * 512, bar);
+            else {
+                copy(to + low * 512, from, (high - low) * 512, bar);
+                copy(to + WIDTH * 512, from + (WIDTH - low) * 512, WIDTH * 32, bar);
+            }
+        }
+    };
+    // With two splits each thread block has one group of outputs or none; with one split it takes every gridDim.x-th.
+    const int group0 = a.splits > 1 ? blockIdx.x % S::GROUPS : blockIdx.x;
     int v = 0;
     if (n) {
         walk.start(a, p, *scratch.start);
         v = walk.v - 1;
     }
     if (n) send(0);
-    // While they come: the places, zeros for who adds to the outputs, and an h that is missing for the next launch.
+    // While they come: the places, and zeros for who adds to the outputs.
     listed(p, own);
     placed(a, p, scratch, own);
     if (t == THREADS - 32) launched = met0 / gridDim.x + 1;
@@ -506,31 +542,24 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
         for (int i = t; i < a.rows * (WIDTH * 4); i += THREADS)
             *(float4 *)(a.out + (size_t)(i / (WIDTH * 4)) * HIDDEN + (blockIdx.x * (WIDTH * 4) + i % (WIDTH * 4)) * 4) = make_float4(0.f, 0.f, 0.f, 0.f);
     __syncthreads();
-    if (n) stage_x<KB>(a, p, v + 1, HIDDEN, staged, rows_ready);
+    if (n && !one_row) stage_x<KB>(a, p, v + 1, HIDDEN, staged, rows_ready);
 #pragma unroll 1
     for (int i = 1; i < RING; i++)
         if (i < n) advance(), send(i);
     const int size = picks * a.tiles * 64;
     __half *const h_now = a.h + (launched & 1) * size;
+    // While x comes: an h that is missing, for the next launch, and where the sums of this thread block's places will lie. A warp that begins
+    // within an expert, behind another warp of this thread block, keeps its part apart.
     {
-        uint4 *next = (uint4 *)(a.h + (~launched & 1) * size);
+        uint4 *missing = (uint4 *)(a.h + (~launched & 1) * size);
 #pragma unroll 1
-        for (int i = blockIdx.x * THREADS + t; i < size / 8; i += gridDim.x * THREADS) next[i] = make_uint4(MISSING, MISSING, MISSING, MISSING);
-    }
-    if (t == THREADS - 32) {
-        asm volatile("red.relaxed.gpu.global.add.u64 [%0], 1;" ::"l"(a.meet) : "memory");
-        if (a.splits > 1 && split == 0)
-            asm volatile("fence.acq_rel.gpu;\nst.relaxed.gpu.global.u64 [%0], %1;" ::"l"(a.meet + 1 + blockIdx.x), "l"(launched) : "memory");
-    }
-    // Where the sums of this thread block's places will lie. A warp that begins within an expert, behind another warp of this thread block,
-    // keeps its part apart.
-    {
+        for (int i = blockIdx.x * THREADS + t; i < size / 8; i += gridDim.x * THREADS) missing[i] = make_uint4(MISSING, MISSING, MISSING, MISSING);
         const Stream s = stream_of<S::WIDTH>(a, p, split);
-        const bool behind = s.end > s.begin && s.begin != s.head && (s.begin % WIDTH || p.list[s.begin / WIDTH] & 63);
-        const int from_v = behind ? p.list[s.begin / WIDTH] >> 6 : 0;
+        const int first = s.end > s.begin ? p.list[s.begin / WIDTH] : 0;
+        const bool behind = s.end > s.begin && s.begin != s.head && (s.begin % WIDTH || first & 63);
         if (lane == 0) {
-            pieces[warp] = behind ? p.expert[from_v].count : 0;
-            if (behind) atomicOr(&p.expert[from_v].behind, 1u << warp);
+            pieces[warp] = behind ? p.expert[first >> 6].count : 0;
+            if (behind) atomicOr(&p.expert[first >> 6].behind, 1u << warp);
         }
         if (t < picks && p.place[t] < MOST) {
             const Expert e = p.expert[p.block[t]];
@@ -545,31 +574,32 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
         int left = 0;      // units until other rows of x are needed
         for (int i = 0; i < n + LAG; i++) {
             if (i < n) {
-                const int half = i % RING;
                 if (left == 0) {
-                    v++;
-                    await(RING);
-                    hold_x<KB>(a, p, v, HIDDEN, staged, b, post);
-                    left = p.expert[v].depth * 8 - (i ? 0 : (p.list[begin >> 3] & 63) * 8 + (begin & 7));
-                    __syncwarp();
-                    if (i + left < n) stage_x<KB>(a, p, v + 1, HIDDEN, staged, rows_ready);
+                    const Expert e = p.expert[++v];
+                    left = (e.first + e.depth) * 8 - (begin + i);
+                    if (i == 0 || !one_row) {
+                        await_x();
+                        hold_x<KB>(a, p, v, HIDDEN, staged, b, post);
+                        __syncwarp();
+                        if (i + left < n && !one_row) stage_x<KB>(a, p, v + 1, HIDDEN, staged, rows_ready);
+                    }
                 }
                 left--;
                 float c[4] = {0.f, 0.f, 0.f, 0.f};
                 uint4 codes[KB];
                 uint32_t scales[KB];
-                await(half);
+                await(i);
 #pragma unroll
                 for (int k = 0; k < KB; k++) {
-                    codes[k] = take16(way + half * (S::UNIT * WARPS) + k * 512 + lane * 16);
-                    scales[k] = take4(way + half * (S::UNIT * WARPS) + KB * 512 + (g * KB + k) * 4);
+                    codes[k] = take16(slot_of(i) + k * 512 + lane * 16);
+                    scales[k] = take4(slot_of(i) + KB * 512 + (g * KB + k) * 4);
                 }
 #pragma unroll
                 for (int k = 0; k < KB; k++) block(c, codes[k], scales[k], b[k][0], b[k][1]);
                 __syncwarp();  // sent for only now: earlier, too much would be on its way
                 if (i + RING < n) {
                     advance();
-                    send(half);
+                    send(i + RING);
                 }
                 if (i >= SLOTS) barrier_wait(shared_address(empty) + 8 * (i % SLOTS), (i / SLOTS - 1) & 1);
                 slots[(i % SLOTS * WARPS + warp) * 32 + lane] = make_float4(c[0] * post[0], c[1] * post[1], c[2] * post[0], c[3] * post[1]);
@@ -585,7 +615,7 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
                 if (lane == 0) barrier_arrive(&empty[done % SLOTS]);
             }
         }
-    }
+    } else if (one_row) await_x();
     // A warp waits only for the h of the tile that it has in hand: no thread block waits for the last of the others.
     const Stream s = stream_of<S::WIDTH>(a, p, split);
     const int tiles = s.end > s.begin ? (s.end + WIDTH - 1) / WIDTH - s.begin / WIDTH : 0, skip = s.begin % WIDTH;
@@ -593,39 +623,23 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
     bool met = false;
     float *parts = nullptr, *broken = nullptr;
     bool behind = false;
-    int place0 = 0;
-    // With two splits each thread block has one group of outputs or none; with one split it takes every gridDim.x-th.
-    for (int group = a.splits > 1 ? blockIdx.x % S::GROUPS : blockIdx.x; !met || group < S::GROUPS; group += a.splits > 1 ? S::GROUPS : gridDim.x) {
-        const int mine = group < S::GROUPS ? tiles : 0;
-        Walk<HIDDEN> walk = {nullptr, 0, 0};
-        if (mine) walk.start(a, p, p.list[s.begin / WIDTH]);
-        const int from_v = walk.v;
-        int v = walk.v, left = walk.left;
-        auto send = [&](int step, int i) {
-            if (lane == 0) {
-                const uint32_t to = way + step * (S::UNIT * WARPS), bar = arrival + step * 8;
-                const int low = i ? 0 : skip, high = i == tiles - 1 ? last : WIDTH;
-                const uint8_t *from = walk.tile + S::DOWN + group * S::UNIT + low * 512;
-                barrier_expect(bar, S::UNIT - low * 512 - (WIDTH - high) * 512);
-                if (high == WIDTH) copy(to + low * 512, from, S::UNIT - low * 512, bar);
-                else {
-                    copy(to + low * 512, from, (high - low) * 512, bar);
-                    copy(to + WIDTH * 512, from + (WIDTH - low) * 512, WIDTH * 32, bar);
-                }
-            }
-        };
+    int place0 = 0, k0 = n;
+    for (int group = group0; !met || group < S::GROUPS; group += a.splits > 1 ? S::GROUPS : gridDim.x) {
+        const int mine = group < S::GROUPS ? tiles : 0, first = mine ? p.list[s.begin / WIDTH] : 0, from_v = first >> 6;
+        int v = from_v, left = mine ? p.expert[v].depth - (first & 63) : 0;
+        if (mine) {
+            walk.start(a, p, first);
 #pragma unroll 1
-        for (int i = 0; i < RING; i++) {
-            if (i < mine) {
+            for (int i = 0; i < RING && i < mine; i++) {
                 if (i) walk.next(a, p);
-                send(i, i);
+                send_down(s, tiles, group, i, k0 + i);
             }
         }
         // Lanes of missing rows read those of the last one: what they add lands in columns that nobody takes.
         uint4 h[2][2];
         const __half *h_at = nullptr;
         int h_v = v, h_left = left;
-        auto fetch_h = [&](int i, uint4 (&to)[2]) {  // of the next tile but one that is not asked for yet
+        auto fetch_h = [&](int i, uint4 (&to)[2]) {  // of the next tile that is not asked for yet
             if (i >= mine) return;
             if (i == 0 || h_left == 0) {
                 if (i) h_left = p.expert[++h_v].depth;
@@ -636,11 +650,16 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
             h_left--, h_at += 64;
         };
         fetch_h(0, h[0]);
-        fetch_h(1, h[1]);
         if (!met) {
             met = true;
+            // Nobody adds before down is done, so who wrote zeros tells it only now: a fence between x and the first unit is waited for by all
+            // warps, and here the first to come waits for the others anyway.
+            if (lane == 0 && atomicAdd(&through[0], 1) == 0) {
+                asm volatile("red.relaxed.gpu.global.add.u64 [%0], 1;" ::"l"(a.meet) : "memory");
+                if (a.splits > 1 && split == 0)
+                    asm volatile("fence.acq_rel.gpu;\nst.relaxed.gpu.global.u64 [%0], %1;" ::"l"(a.meet + 1 + blockIdx.x), "l"(launched) : "memory");
+            }
             __syncthreads();  // no warp needs the sums of units any more
-            behind = pieces[warp] != 0;
             int apart = lane < WARPS ? pieces[lane] : 0;
             const int piece = apart;
 #pragma unroll
@@ -658,43 +677,35 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
             const bool fits = (places + __shfl_sync(0xFFFFFFFFu, apart, 31)) * (WIDTH * 64) <= front;
             parts = fits ? (float *)memory : a.sums + (size_t)blockIdx.x * ((picks + 8 * WARPS) * WIDTH * 16);
             broken = parts + places * (WIDTH * 16) + __shfl_sync(0xFFFFFFFFu, apart - piece, warp) * (WIDTH * 16);
-            if (split == 1 && t == THREADS - 1) {  // zeros lie where this thread block adds
-                unsigned long long zeroed;
-                do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(zeroed) : "l"(a.meet + 1 + group) : "memory");
-                while (zeroed != launched);
-            }
+            behind = pieces[warp] != 0;
         }
         float c[WIDTH][4];
 #pragma unroll
         for (int m = 0; m < WIDTH; m++) c[m][0] = c[m][1] = c[m][2] = c[m][3] = 0.f;
-        for (int i = 0; i < mine; i++) {
-            const int half = i % RING;
-            const uint32_t at = way + half * (S::UNIT * WARPS);
+        auto tile = [&](int i, uint4 (&h)[2], uint4 (&next)[2]) {
+            const uint32_t at = slot_of(k0 + i);
             const bool done = --left == 0 || i == mine - 1;
-            uint4 h0 = h[0][0], h1 = h[0][1];
-            if (__any_sync(0xFFFFFFFFu, h0.x == MISSING || h1.x == MISSING)) {
+            if (__any_sync(0xFFFFFFFFu, h[0].x == MISSING || h[1].x == MISSING)) {
                 const Expert e = p.expert[v];
                 const __half *again = h_now + ((e.row + min(g, e.count - 1)) * a.tiles + e.depth - left - 1) * 64 + 8 * q;
-                do h0 = ask_h(again), h1 = ask_h(again + 32);
-                while (__any_sync(0xFFFFFFFFu, h0.x == MISSING || h1.x == MISSING));
+                do h[0] = ask_h(again), h[1] = ask_h(again + 32);
+                while (__any_sync(0xFFFFFFFFu, h[0].x == MISSING || h[1].x == MISSING));
             }
-            h[0][0] = h[1][0], h[0][1] = h[1][1];
-            fetch_h(i + 2, h[1]);
-            await(half);
+            fetch_h(i + 1, next);
+            await(k0 + i);
             const int low = i ? 0 : skip, high = i == mine - 1 ? last : WIDTH;
-            auto part = [&](int m) { block(c[m], take16(at + m * 512 + lane * 16), take4(at + WIDTH * 512 + m * 32 + g * 4), h0, h1); };
-            if (high - low == WIDTH) {
-#pragma unroll
-                for (int m = 0; m < WIDTH; m++) part(m);
-            } else {
-#pragma unroll
-                for (int m = 0; m < WIDTH; m++)
-                    if (m >= low && m < high) part(m);
+            if (high - low != WIDTH) {  // what belongs to other warps weighs nothing
+                if (lane < WIDTH * 8 && (lane >> 3 < low || lane >> 3 >= high)) put4(at + WIDTH * 512 + lane * 4, 0);
+                if (WIDTH > 4 && (lane >> 3) + 4 < WIDTH && ((lane >> 3) + 4 < low || (lane >> 3) + 4 >= high)) put4(at + WIDTH * 512 + 128 + lane * 4, 0);
+                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                __syncwarp();
             }
+#pragma unroll
+            for (int m = 0; m < WIDTH; m++) block(c[m], take16(at + m * 512 + lane * 16), take4(at + WIDTH * 512 + m * 32 + g * 4), h[0], h[1]);
             __syncwarp();
             if (i + RING < mine) {
                 walk.next(a, p);
-                send(half, i + RING);
+                send_down(s, tiles, group, i + RING, k0 + i + RING);
             }
             if (done) {
                 const Expert e = p.expert[v];
@@ -713,6 +724,16 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
                 v++;
                 left = i == mine - 1 ? 0 : p.expert[v].depth;
             }
+        };
+        for (int i = 0; i < mine; i += 2) {
+            tile(i, h[0], h[1]);
+            if (i + 1 < mine) tile(i + 1, h[1], h[0]);
+        }
+        k0 += mine;
+        if (split == 1 && lane == 0 && atomicAdd(&through[1], 1) == 0) {  // the first to come sees to it that zeros lie where this thread block adds
+            unsigned long long zeroed;
+            do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(zeroed) : "l"(a.meet + 1 + group) : "memory");
+            while (zeroed != launched);
         }
         __syncthreads();
         if (mine && behind) {
