@@ -94,14 +94,9 @@ def asked() -> argparse.Namespace:
 
 
 def made(layers: int) -> Weights:
-    """Return random packs: every code as likely, scales of a few octaves, as real ones have."""
-    hidden, tiles, experts = SHAPE["hidden"], SHAPE["tiles"], SHAPE["experts"]
-    packs = []
-    for _ in range(layers):
-        pack = torch.randint(0, 256, (experts, tiles, bytes_of(hidden)), dtype=torch.uint8, device="cuda")
-        scales = pack.view(experts, tiles, PIECES, -1)[..., -hidden // 32 :]
-        scales.copy_(torch.randint(115, 120, scales.shape, dtype=torch.uint8, device="cuda"))
-        packs.append(pack)
+    """Return layers of random weights and sorted importances."""
+    experts, tiles = int(SHAPE["experts"]), int(SHAPE["tiles"])
+    packs = random_packs(layers, experts, tiles)
     tables = [
         (SIGMA * torch.randn(experts, tiles, device="cuda"))
         .exp()
@@ -110,6 +105,17 @@ def made(layers: int) -> Weights:
         for _ in range(layers)
     ]
     return Weights(packs=packs, importances=tables)
+
+
+def random_packs(count: int, experts: int, tiles: int) -> list[torch.Tensor]:
+    """Return packs, uint8 [experts, tiles, bytes]: every code as likely, scales of a few octaves, as real ones have."""
+    hidden, packs = int(SHAPE["hidden"]), []
+    for _ in range(count):
+        pack = torch.randint(0, 256, (experts, tiles, bytes_of(hidden)), dtype=torch.uint8, device="cuda")
+        scales = pack.view(experts, tiles, PIECES, -1)[..., -hidden // 32 :]
+        scales.copy_(torch.randint(115, 120, scales.shape, dtype=torch.uint8, device="cuda"))
+        packs.append(pack)
+    return packs
 
 
 def read_ceiling(packs: Sequence[torch.Tensor]) -> Ceiling:

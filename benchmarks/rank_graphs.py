@@ -13,12 +13,11 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
-from budget_kernel import PIECES, SHAPE, captured
+from budget_kernel import SHAPE, captured, random_packs
 from rank_layouts import Layout, importances, routing
 from sparkctl_vllm import native, waterfill
 from sparkctl_vllm.loads import loads
 from sparkctl_vllm.price import fixed
-from sparkctl_vllm.tiles import bytes_of
 
 LAYERS, DIFFERENT, POOL, WARM = 40, 8, 24, 3
 TOP_K, HIDDEN, LIMIT = int(SHAPE["top_k"]), int(SHAPE["hidden"]), SHAPE["limit"]
@@ -251,15 +250,8 @@ def shape_of(layout: Layout, rank: int, rows: int) -> native.Shape:
 
 
 def packs(layout: Layout, rank: int, count: int = DIFFERENT) -> list[torch.Tensor]:
-    """Return random packs of a rank's experts: every code as likely, scales of a few octaves, as real ones have."""
-    experts, tiles = len(layout.range_of(rank)), layout.tiles(rank)
-    made = []
-    for _ in range(count):
-        pack = torch.randint(0, 256, (experts, tiles, bytes_of(HIDDEN)), dtype=torch.uint8, device="cuda")
-        scales = pack.view(experts, tiles, PIECES, -1)[..., -HIDDEN // 32 :]
-        scales.copy_(torch.randint(115, 120, scales.shape, dtype=torch.uint8, device="cuda"))
-        made.append(pack)
-    return made
+    """Return random packs of a rank's experts."""
+    return random_packs(count, len(layout.range_of(rank)), layout.tiles(rank))
 
 
 def _price_of(loads: NDArray[np.int32], table: NDArray[np.float32], depths: NDArray[np.int64]) -> float:
