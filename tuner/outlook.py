@@ -13,6 +13,7 @@ import scipy
 from tuner.course import Course
 from tuner.factorial import confirmation
 from tuner.factorial.bounds import bound
+from tuner.factorial.drift import OF_DRIFT
 from tuner.factorial.plan import Plan, levers_judged, remaining
 from tuner.lever import Ladder
 from tuner.noise import Noise
@@ -110,7 +111,7 @@ def _power_of_blocks(ladder: Ladder, plan: Plan, name: str, scatter: float, gain
     looks = tuple(plan.look(at, max(1, round(at * measured))) for at in (*runs, plan.most))
     error = 2 * scatter / math.sqrt(plan.most * measured)
     limit = bound(ladder.error * plan.shares[name] / levers_judged(ladder), looks)
-    degrees = looks[-1].information - levers_judged(ladder) - 1 - len(plan.covariates[name])
+    degrees = looks[-1].information - levers_judged(ladder) - 1 - len(plan.covariates[name]) - OF_DRIFT
     return _above(ladder, gain, error, _quantile(limit, degrees))
 
 

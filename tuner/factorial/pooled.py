@@ -18,10 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from tuner.factorial.drift import RATIOS, Fit, Floats
+from tuner.factorial.drift import OF_DRIFT, RATIOS, Fit, Floats
 
 LINES = 2
 """Lines that a regression takes: the grid grows with each by a factor of 42, and nobody has asked for a third."""
+
+LEAST_DEGREES = 0.5
+"""What is reckoned for a line whose few boots its means, columns and drift use up: it then holds the whole down to next to nothing."""
 
 VARIANCES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
 """Values of q. Ours: noise reported of one line and of another differs by up to 2.6, in variance 6.8 (docs/method.md)."""
@@ -89,12 +92,12 @@ class PooledRegression:
     def fit(self, metric: int, covariates: tuple[int, ...] = ()) -> Fit:
         """Return what one metric (a column of the logs) says, adjusted by others."""
         spare = self.boots - self.columns - len(covariates)
-        if spare < 1:
+        if spare - LINES * OF_DRIFT < 1:
             unknown = np.full(self.columns, np.inf)
             return Fit(effects=np.zeros(self.columns), errors=unknown, degrees=0, ratio=0.0, scatter=np.inf)
         at, squared = self._best(metric, covariates, spare)
         effects, spread = self._adjusted(at, metric, covariates)
-        scatter = math.sqrt(squared / spare)
+        scatter = math.sqrt(squared / (spare - LINES * OF_DRIFT))
         ratio, _, variance = self._grid.ratios[at]
         return Fit(
             effects=effects,
@@ -110,7 +113,7 @@ class PooledRegression:
         At the point of the grid that the pooled fit took, without covariates.
         """
         spare = self.boots - self.columns - 1
-        if spare < 1:
+        if spare - LINES * OF_DRIFT < 1:
             return None
         at, _ = self._best(metric, (), spare)
         own, side = self.columns + metric, self.columns + self.metrics + column - LINES
@@ -122,9 +125,9 @@ class PooledRegression:
         inverse = np.linalg.inv(square)
         found = inverse @ cross[kept, own]
         left = float(cross[own, own] - cross[own, kept] @ found)
-        variance = max(left, 0.0) / spare
+        variance = max(left, 0.0) / (spare - LINES * OF_DRIFT)
         mean, apart = float(found[column]), float(found[-1])
-        degrees = min(spare, self._degrees(self._grid.ratios[at][2], 0))
+        degrees = min(spare - LINES * OF_DRIFT, self._degrees(self._grid.ratios[at][2], 0))
         on = int(self._on[0][column]), int(self._on[1][column])
         covariance = variance * inverse[np.ix_([column, -1], [column, -1])]
         return _split(mean, apart, covariance, degrees, on, self.counts)
@@ -172,7 +175,9 @@ class PooledRegression:
     def _degrees(self, variance: float, covariates: int) -> int:
         weights = (self.counts[0], self.counts[1] / variance)
         used = (self.columns + covariates) / self.boots
-        return _satterthwaite(weights, tuple(count * (1 - used) for count in self.counts))
+        return _satterthwaite(
+            weights, tuple(max(count * (1 - used) - OF_DRIFT, LEAST_DEGREES) for count in self.counts)
+        )
 
 
 def _split(  # noqa: PLR0913, PLR0917 - the parts of one value
