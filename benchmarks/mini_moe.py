@@ -152,6 +152,14 @@ class Mini(nn.Module):
             x = layer(x, turn, cache, places)
         return _normed(x, self.norm) @ self.head.to(x.dtype).T
 
+    def in_bfloat16(self) -> None:
+        """Compute in bf16 from now on, and keep the experts so: what is rounded to MXFP4 is the same number there."""
+        self.dtype = torch.bfloat16
+        for layer in self.layers:
+            for part in ("w1", "w2", "w3"):
+                weight = getattr(layer.experts, part)
+                weight.data = weight.data.bfloat16()
+
     def cache(self, rows: int, positions: int) -> Cache:
         """Return room for so many positions of so many rows."""
         heads = self.shape.num_attention_heads

@@ -2,8 +2,7 @@
 
 A collapse is told without the alarm: by a window of 64 tokens that the whole model finds more improbable, or whose token triples repeat more,
 than in 999 of 1,000 replies that it wrote itself at that temperature. So its own rate is about 0.2 %, and is measured on other replies.
-The alarm is the proxy's own code (proxy.watch) fed with what a client would get: log-probabilities as served, and words. The vocabulary of
-the checkpoint was not kept, so a token stands for a word in the watch for loops.
+The alarm is the proxy's own code (proxy.watch) fed with what a client would get: each token's text, and its log-probability as served.
 """
 
 from collections.abc import Sequence
@@ -21,6 +20,8 @@ WINDOW = 64
 """Tokens: a third of a reply; ours."""
 ODD = 0.001
 """Part of the whole model's replies that lies beyond each limit; ours."""
+
+_spoken: list[str] = []
 
 Marks = tuple[int, str, float]
 """Tokens at which the alarm was raised (0: never), why, and the depth of the reply."""
@@ -74,13 +75,9 @@ def watched(
     return [one for job in jobs for one in job.result()]
 
 
-def word(token: int) -> str:
-    """Return a word of letters for a token: numbers are no words for the watch."""
-    letters = ""
-    for _ in range(3):
-        token, one = divmod(token, 26)
-        letters += chr(ord("a") + one)
-    return letters
+def speak(words: Sequence[str]) -> None:
+    """Set the text of each token in a worker of the pool, once: its initializer."""
+    _spoken[:] = words
 
 
 def _watched(tokens: NDArray[np.int32], told: NDArray[np.float32], threshold: float) -> list[Marks]:
@@ -90,7 +87,7 @@ def _watched(tokens: NDArray[np.int32], told: NDArray[np.float32], threshold: fl
 def _one(tokens: Sequence[int], told: Sequence[float], threshold: float) -> Marks:
     watch, marks = Watch(threshold=threshold), (0, "")
     for at, (token, logprob) in enumerate(zip(tokens, told, strict=True), start=1):
-        sign = watch.feed(Said(text=f"{word(token)} ", logprobs=(logprob,)))
+        sign = watch.feed(Said(text=_spoken[token], logprobs=(logprob,)))
         if sign and not marks[0]:
             marks = (at, sign.reason)
     return (*marks, watch.depth.depth)

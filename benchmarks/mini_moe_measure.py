@@ -133,7 +133,7 @@ class Result:
 def calibrated(model: Mini, talks: torch.Tensor, asked: argparse.Namespace) -> Calibrated:
     """Record, survey and cost, as an owner would."""
     held = recorded(model, model, list(talks.split(32)), asked.work / "recording", prompt=replies.PROMPT)
-    files = checkpoint.opened(asked.checkpoint)
+    files = checkpoint.opened(asked.checkpoint, model.embed.device.type)
     moments = dict(survey.surveyed(files, held, files.layers, asked.work / "survey"))
     return Calibrated(
         moments=moments, costs={layer: cost(one) for layer, one in moments.items()}, routing=held.routing()

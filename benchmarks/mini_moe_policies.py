@@ -1,14 +1,14 @@
 """Policies of depth at equal bytes on the mini model: what each costs in KL, in the worst reply, and in replies that collapse, with and without the alarm.
 
 Usage: python benchmarks/mini_moe_policies.py CHECKPOINT PROMPTS -o RAW.json --plans FOLDER [--rows 16] [--replies 2048] [--healthy 4096]
-           [--alarms 29] [--temperatures 1.0,0.7,0.0] [--seconds 100] [--after RAW.json]
+           [--temperatures 1.0,0.7,0.0] [--seconds 100] [--after RAW.json] [--kept FOLDER]
 
-PROMPTS is TOKENS.xz of mini_moe_text.py, or a .safetensors file with its held-out tokens under `held`. FOLDER holds mini-90, mini-75, mini-60 and
+PROMPTS is TOKENS.xz of mini_moe_text.py, its words beside it. FOLDER holds mini-90, mini-75, mini-60 and
 mini-50, written by `sparkctl-vllm plan --share 0.9 ... --eps 50` (so that the bytes bind, not eps). Every reply is written by decoding in
 steps of so many rows, in bf16 on a GPU. For each temperature the whole model writes 4,096 replies by which collapse and alarm are set, and as
 many of other prompts on which both are checked; then each policy writes its own. A reply that raises the alarm is continued
 with whole reads from that token on, as the proxy does it where nothing is held back. RAW.json grows part by part and ends in time: `--after` goes on where an earlier run
-ended, by its limits and thresholds. `--talks FILE` (`--replies` of mini_moe_measure.py) tells no more than the KL along the last `--rows` of those
+ended, by its limits and thresholds. `--kept` saves tokens and log-probabilities of replies, for mini_moe_alarms.py. `--talks FILE` (`--replies` of mini_moe_measure.py) tells no more than the KL along the last `--rows` of those
 conversations, one forward a policy in float32: what a CPU can do. mini_moe_policies_report.py makes the result of it.
 """
 
@@ -39,9 +39,14 @@ from mini_moe import Mini, loaded  # noqa: E402
 from mini_moe_judge import predictions  # noqa: E402
 from mini_moe_replies import PROMPT, divergence  # noqa: E402
 from mini_moe_shares import SHARES, Named, policies, read_plans  # noqa: E402
+from proxy import calibration  # noqa: E402
 
+SHOWN = 256
+"""Replies of a policy that are kept: so many that collapsed and so many that did not."""
 SIZES = (1, 64)
 """Step sizes that KL alone is told of, beside the one that all is told of."""
+FEW = (100, 75, 50)
+"""Shares at temperatures other than 1, in their order: there is no time for all."""
 FIRST = 512
 """Replies whose KL is told: all log-probabilities of each are kept while it is written."""
 
@@ -68,7 +73,10 @@ class Set:
 def main() -> int:
     """Write, judge, save."""
     asked = options()
-    pool = ProcessPoolExecutor(asked.workers, mp_context=get_context("fork"))
+    words = json.loads(asked.text.with_suffix(".words.json").read_text(encoding="utf-8"))
+    pool = ProcessPoolExecutor(
+        asked.workers, mp_context=get_context("fork"), initializer=collapse.speak, initargs=(words,)
+    )
     list(pool.map(int, range(asked.workers)))  # forked before the GPU is touched
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cuda.enable_cudnn_sdp(
@@ -77,11 +85,12 @@ def main() -> int:
     begin = time.monotonic()
     plans = read_plans(asked.checkpoint, asked.plans)
     model = loaded(asked.checkpoint).to(device)
-    model.dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     places = [
         plans[SHARES[0]].tables[f"perm.L{layer}"].astype(np.int64) for layer in range(len(model.layers))
     ]
     claims.permute(model, places)
+    if device.type == "cuda" and not asked.talks:
+        model.in_bfloat16()
     ground = Ground(model=model, held=_held(asked.text, device), pool=pool, asked=asked)
     earlier = json.loads(asked.after.read_text(encoding="utf-8"))["parts"] if asked.after else []
     result: dict[str, Any] = {"asked": _told(asked), "parts": earlier}
@@ -114,14 +123,12 @@ def options() -> argparse.Namespace:
     parser.add_argument("--healthy", type=int, default=4096)
     parser.add_argument("--first", type=int, default=FIRST)
     parser.add_argument(
-        "--alarms", type=int, default=29, help="healthy replies of --healthy that may raise it"
-    )
-    parser.add_argument(
         "--temperatures", type=lambda text: [float(one) for one in text.split(",")], default=[1.0, 0.7, 0.0]
     )
     parser.add_argument("--seconds", type=float, default=100.0)
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--talks", type=Path, help="conversations of the whole model; only KL along them")
+    parser.add_argument("--kept", type=Path, help="folder for tokens and log-probabilities")
     parser.add_argument("--after", type=Path, help="RAW.json of an earlier run")
     return parser.parse_args()
 
@@ -130,23 +137,24 @@ def _parts(ground: Ground, known: list[Named], sets: dict[float, Set]) -> Any:
     """Give name and work of each part, the most telling first."""
     if ground.asked.talks:
         talks = load_file(str(ground.asked.talks))["tokens"][-ground.asked.rows :].long()
+        talks = talks.to(ground.held.device)
         whole = predictions(ground.model, talks, None)
         for one in known[1:]:
             yield f"{one.name} {one.share} along given replies", lambda p=one: along(ground, p, talks, whole)
         return
-    for place, temperature in enumerate(ground.asked.temperatures):
+    for temperature in ground.asked.temperatures:
         yield f"healthy at {temperature:g}", lambda t=temperature: healthy(ground, t, sets)
-        few = [one for one in known if place < 2 or one.share in {75, 100}]
+        if temperature == 1 and ground.held.device.type == "cuda":
+            yield "restart floor", lambda: restart(ground)
+        few = known if temperature == 1 else [one for share in FEW for one in known if one.share == share]
         for one in few:
             yield (
                 f"{one.name} {one.share} at {temperature:g}",
                 lambda t=temperature, p=one: told(ground, p, sets[t]),
             )
-        if place == 0:
-            if ground.held.device.type == "cuda":
-                yield "restart floor", lambda: restart(ground)
-            for rows, one in product(SIZES, (one for one in known if one.share in {75, 100})):
-                yield f"{one.name} {one.share}, {rows} rows", lambda r=rows, p=one: of_size(ground, p, r)
+    if 1 in ground.asked.temperatures:
+        for rows, one in product(SIZES, (one for one in known if one.share in {75, 100})):
+            yield f"{one.name} {one.share}, {rows} rows", lambda r=rows, p=one: of_size(ground, p, r)
 
 
 def healthy(ground: Ground, temperature: float, sets: dict[float, Set]) -> dict[str, Any]:
@@ -162,17 +170,26 @@ def healthy(ground: Ground, temperature: float, sets: dict[float, Set]) -> dict[
         if kind == "calibration":
             marks = collapse.watched(ground.pool, replies, one.logprobs, float("-inf"))
             depths = sorted(depth for _, why, depth in marks if why != "loop")
-            threshold = depths[min(asked.alarms, len(depths) - 1)]
-            sets[temperature] = Set(
-                temperature=temperature, limits=collapse.limits(shape), threshold=min(threshold, -1.0)
+            found = calibration.calibrate(
+                "mini", {temperature: depths}, {temperature: len(marks) - len(depths)}
             )
-            answer["depths"] = [round(depth, 4) for depth in depths]
-            answer["loops"] = sum(why == "loop" for _, why, _ in marks)
+            sets[temperature] = Set(
+                temperature=temperature, limits=collapse.limits(shape), threshold=found.at(temperature)
+            )
+            answer["row"] = [asdict(one) for one in found.thresholds]
         else:
             marks = collapse.watched(ground.pool, replies, one.logprobs, sets[temperature].threshold)
         collapsed = shape.collapsed(sets[temperature].limits)
         answer[kind] = {"replies": len(marks), "collapsed": int(collapsed.sum()), **_alarms(marks, collapsed)}
         answer[kind]["loss"] = float(losses.mean())
+        keep(
+            asked.kept,
+            f"healthy-{temperature:g}-{kind}",
+            one,
+            losses=losses,
+            shown=np.arange(len(marks)),
+            collapsed=collapsed,
+        )
     return {**answer, **asdict(sets[temperature])}
 
 
@@ -190,6 +207,15 @@ def told(ground: Ground, one: Named, of: Set) -> dict[str, Any]:
     marks = collapse.watched(ground.pool, replies, served.logprobs, of.threshold)
     collapsed = collapse.shape(losses, replies).collapsed(of.limits)
     mended = _mended(ground, served, losses, marks, of)
+    shown = np.concatenate((np.flatnonzero(collapsed)[:SHOWN], np.flatnonzero(~collapsed)[:SHOWN]))
+    keep(
+        asked.kept,
+        f"{one.name}-{one.share}-{of.temperature:g}",
+        served,
+        losses=losses,
+        shown=shown,
+        collapsed=collapsed,
+    )
     answer = {
         "policy": one.name, "share": one.share, "temperature": of.temperature, "rows": asked.rows,
         "bytes": cut.share if cut else 1.0, "loss": float(losses.mean()), "replies": len(marks),
@@ -198,6 +224,26 @@ def told(ground: Ground, one: Named, of: Set) -> dict[str, Any]:
         "collapsed only with the alarm": int((mended & ~collapsed).sum()),
     }  # fmt: skip
     return {**answer, **_of_replies(kl, collapsed[: len(kl)])}
+
+
+def keep(  # noqa: PLR0913 - what is kept of a part
+    folder: Path | None,
+    name: str,
+    one: steps.Written,
+    *,
+    losses: torch.Tensor,
+    shown: np.ndarray,
+    collapsed: np.ndarray,
+) -> None:
+    """Save tokens, log-probabilities as served and losses by the whole model of the replies `shown`, and which of them collapsed."""
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    at = torch.from_numpy(shown).to(one.talks.device)
+    tokens = one.talks[at, PROMPT:].cpu().numpy().astype(np.uint16)
+    told, judged = (each[at].half().cpu().numpy() for each in (one.logprobs, losses))
+    path = folder / f"{name.replace(' ', '-').replace(',', '')}.npz"
+    np.savez_compressed(path, tokens=tokens, logprobs=told, losses=judged, collapsed=collapsed[shown])
 
 
 def of_size(ground: Ground, one: Named, rows: int) -> dict[str, Any]:
@@ -229,9 +275,8 @@ def restart(ground: Ground) -> dict[str, Any]:
     chance = torch.Generator(ground.held.device).manual_seed(41)
     begun = steps.prompts(ground.held, 128, 41)
     one = steps.written(ground.model, begun, cut=None, temperature=1.0, chance=chance)
-    dtype = ground.model.dtype
     floor = mini_moe_restart.restart_floor(ground.model, one.talks)
-    ground.model.dtype = dtype
+    ground.model.dtype = torch.bfloat16
     return {"floor": floor}
 
 
@@ -272,8 +317,6 @@ def _of_replies(kl: torch.Tensor, collapsed: np.ndarray) -> dict[str, Any]:
 
 
 def _held(path: Path, device: torch.device) -> torch.Tensor:
-    if path.suffix == ".safetensors":
-        return load_file(str(path))["held"].int().to(device)
     corpus, tokens = mini_moe_text.read(path)
     return torch.from_numpy(tokens[-corpus.held_out :].astype(np.int32)).to(device)
 

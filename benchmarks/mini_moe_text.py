@@ -4,7 +4,8 @@ Usage: python benchmarks/mini_moe_text.py FOLDER... -o TOKENS.xz [--most MB] [--
 
 Takes .txt, .rst, .md, .py, .html, manual pages and DICT databases, also compressed; drops markup, non-text, doubled files; shuffles by content
 hash, so the order does not depend on the folders. Byte-level BPE, learned from a twentieth. Every 50th document is held out. Writes one xz file:
-a JSON line (vocabulary, documents, bytes, SHA-256 of the text), then uint16 tokens, documents closed by token 0, held-out ones last.
+a JSON line (vocabulary, documents, bytes, SHA-256 of the text), then uint16 tokens, documents closed by token 0, held-out ones last; and
+beside it TOKENS.words.json, the text of each token.
 """
 
 import argparse
@@ -55,7 +56,8 @@ def main() -> int:
     if not documents:
         print(f"no text in {', '.join(map(str, asked.folders))}", file=sys.stderr)
         return 2
-    corpus, tokens = tokenised(documents, asked.vocabulary)
+    corpus, tokens, words = tokenised(documents, asked.vocabulary)
+    asked.path.with_suffix(".words.json").write_text(json.dumps(words) + "\n", encoding="utf-8")
     head = json.dumps(asdict(corpus)).encode() + b"\n"
     asked.path.write_bytes(lzma.compress(head + tokens.tobytes(), preset=6))
     print(head.decode(), end="")
@@ -79,8 +81,13 @@ def gathered(folders: Sequence[Path], most: int) -> list[bytes]:
     return kept
 
 
-def tokenised(documents: Sequence[bytes], vocabulary: int) -> tuple[Corpus, NDArray[np.uint16]]:
-    """Learn the vocabulary and return the corpus and its tokens, held-out documents last."""
+def tokenised(
+    documents: Sequence[bytes], vocabulary: int
+) -> tuple[Corpus, NDArray[np.uint16], tuple[str, ...]]:
+    """Learn the vocabulary and return the corpus, its tokens, held-out documents last, and the text of each token.
+
+    The text of a token that is a part of a letter is U+FFFD.
+    """
     from tokenizers import ByteLevelBPETokenizer  # noqa: PLC0415 - only this script wants it
 
     texts = [document.decode("utf-8", errors="replace") for document in documents]
@@ -103,7 +110,7 @@ def tokenised(documents: Sequence[bytes], vocabulary: int) -> tuple[Corpus, NDAr
         tokens=len(tokens),
         held_out=sum(map(len, held)),
     )
-    return corpus, tokens
+    return corpus, tokens, tuple(learner.decode([token]) for token in range(vocabulary))
 
 
 def read(path: Path) -> tuple[Corpus, NDArray[np.uint16]]:

@@ -128,8 +128,10 @@ def test_text_is_cleaned_shuffled_and_held_out(tmp_path):
     assert len(found) == 120
     assert not any(b"<" in one for one in found)
     assert found == mini_moe_text.gathered([tmp_path / "a"], 10**6)
-    corpus, tokens = mini_moe_text.tokenised(found, 300)
+    corpus, tokens, words = mini_moe_text.tokenised(found, 300)
     assert corpus.documents == 120
     assert (tokens == 0).sum() == 120
     assert (tokens[-corpus.held_out :] == 0).sum() == 3
     assert tokens.dtype == np.uint16
+    said = "".join(words[token] for token in tokens)
+    assert all(text.decode() in said for text in found)
