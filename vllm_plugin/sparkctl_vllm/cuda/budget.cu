@@ -15,12 +15,13 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include "handover.cuh"
+#include "plan.cuh"
+
 namespace {
 
-constexpr int WARPS = 16, THREADS = WARPS * 32;
-constexpr int TOP_K = 8;               // picks of a row at most
-constexpr int MOST = 512;              // experts, picks and blocks of rows at most
-constexpr int IMPORTANCE = 12;         // tiles whose importance is fetched before the step is known
+using namespace budget;
+
 #ifndef RING
 #define RING 2                         // pieces of weights on their way to a warp
 #endif
@@ -33,7 +34,6 @@ constexpr int IMPORTANCE = 12;         // tiles whose importance is fetched befo
 #ifndef LAG
 #define LAG 1                          // units until that warp takes them, less than SLOTS
 #endif
-constexpr uint32_t MISSING = 0xFFFFFFFFu;  // two float16 that nobody stores: a NaN is stored as 0x7FFF
 constexpr uint32_t MASK = 0x8E008E00u; // sign, and exponent with mantissa, of e2m1 in two float16
 
 struct Args {
@@ -54,10 +54,6 @@ struct Args {
     int front;  // bytes of shared memory for partial sums and rows of x, thereafter for the sums of outputs
 };
 
-// Up to eight rows of one expert. base: its first tile in the pack; first: its first item of the list; row: its first place;
-// behind: bits of the warps that begin within it, behind another warp of this thread block.
-struct __align__(16) Expert { uint32_t base; uint16_t first, row; uint8_t depth, count; uint32_t behind; };
-
 // Weights and x come by bulk copies into shared memory, one piece for a warp: an instruction of one lane in the place of a copy and its
 // address in each, and DRAM reads a piece of 2.7 KB at a stretch. Not more than two pieces a warp: with three, or with tiles asked into L2
 // beforehand, DRAM serves all of them more slowly.
@@ -72,29 +68,12 @@ __device__ __forceinline__ uint32_t take4(uint32_t from) {
     return r;
 }
 __device__ __forceinline__ void put4(uint32_t to, uint32_t r) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(r) : "memory"); }
-__device__ __forceinline__ void into_l2(const void *p, int bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes));
-}
-__device__ __forceinline__ void near(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
-__device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
-__device__ __forceinline__ void barrier_init(uint64_t *b, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count));
-}
 __device__ __forceinline__ void barrier_expect(uint32_t b, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(b), "r"(bytes) : "memory");
 }
 __device__ __forceinline__ void copy(uint32_t to, const void *from, int bytes, uint32_t b) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from), "r"(bytes), "r"(b)
                  : "memory");
-}
-__device__ __forceinline__ void barrier_arrive(uint64_t *b) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
-}
-__device__ __forceinline__ void barrier_wait(uint32_t b, uint32_t parity) {
-    asm volatile(
-        "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::"r"(b),
-        "r"(parity)
-        : "memory");
 }
 // Sixteen bytes of h, which arrive whole or not at all.
 __device__ __forceinline__ void give_h(__half *to, uint4 r) {
@@ -146,17 +125,6 @@ __device__ __forceinline__ void block(float (&c)[4], const uint4 &codes, uint32_
     }
 }
 
-// What a block knows of the step. Lists are in shared memory.
-struct Plan {
-    Expert *expert;    // blocks of up to 8 rows of one expert, in the order of the experts
-    uint16_t *list;    // (block << 6) | tile, one an item
-    uint16_t *row;     // row of x of each place, places of one expert side by side
-    float *weight;     // and its router weight
-    uint16_t *place;   // place of each pick, MOST for none; from the barrier on counted from the first that this thread block sums
-    uint16_t *block;   // and its block of rows
-    int items;
-};
-
 template <int HIDDEN>
 struct Shape {
     static constexpr int WIDTH = HIDDEN / 1024;                  // times 16 outputs that a thread block takes at once
@@ -168,126 +136,6 @@ struct Shape {
     static constexpr int GROUPS = HIDDEN / (16 * WIDTH);         // pieces of a tile's down weights
     static_assert(HIDDEN % 1024 == 0 && KB == WIDTH, "gate/up and down come in pieces of one size");
 };
-
-// Where the plan lies: lists behind, and scratch that is used again once it is made.
-struct Scratch {
-    int *load;         // [MOST]
-    uint64_t *totals;  // [WARPS]
-    uint32_t *first;   // [MOST]: block in the upper half, place in the lower
-    uint8_t *in_warp;  // [WARPS][MOST]
-    uint32_t *start;   // one number: where this thread block begins, as in the list
-};
-// What a thread keeps of the plan while it is made: its pick, and the expert of its own number.
-struct Own { int e, rank; float weight; int block, item, blocks, depth; };
-
-// What needs nothing of the step: done before the kernel before has ended.
-__device__ __forceinline__ void laid_out(Plan &p, Scratch &s, char *shared, char *scratch) {
-    const int t = threadIdx.x;
-    p.expert = (Expert *)shared;
-    p.weight = (float *)(p.expert + MOST);
-    p.row = (uint16_t *)(p.weight + MOST);
-    p.place = p.row + MOST;
-    p.block = p.place + MOST;
-    p.list = p.block + MOST;
-    s.load = (int *)scratch;
-    s.totals = (uint64_t *)(s.load + MOST);
-    s.first = (uint32_t *)(s.totals + WARPS);
-    s.in_warp = (uint8_t *)(s.first + MOST);
-    s.start = (uint32_t *)(s.in_warp + WARPS * MOST);
-    if (t < MOST) s.load[t] = 0, p.place[t] = MOST;
-#pragma unroll 1
-    for (int i = t; i < WARPS * MOST / 16; i += THREADS) ((uint4 *)s.in_warp)[i] = make_uint4(0, 0, 0, 0);
-    __syncthreads();
-}
-
-// Loads, depths, the blocks of rows, and where this thread block begins. What each thread has goes on to `listed` and `placed`.
-template <int HIDDEN>
-__device__ __forceinline__ Own planned(const Args &a, Plan &p, const Scratch &s, const float (&early)[IMPORTANCE]) {
-    const int t = threadIdx.x, warp = t >> 5, lane = t & 31, picks = a.rows * a.top_k;
-    Own own = {-1, 0, 0.f, 0, 0, 0, 0};
-    const float price = *a.price;  // asked for early: it comes from afar
-    if (warp * 32 < picks) {
-        if (t < picks) {
-            own.e = a.picks[t];
-            own.weight = a.weights[t];
-            if (t / a.top_k >= *a.valid || own.e >= a.experts) own.e = -1;
-        }
-        const int e = own.e;
-        const uint32_t same = __match_any_sync(0xFFFFFFFFu, e >= 0 ? e : -1 - lane);
-        own.rank = __popc(same & ((1u << lane) - 1));
-        if (e >= 0) {
-            if (own.rank == 0) s.in_warp[warp * MOST + e] = __popc(same);
-            atomicAdd(&s.load[e], max(1, __float2int_rn(own.weight * own.weight * 1048576.f)));
-        }
-    }
-    __syncthreads();
-    int count = 0;
-    if (t < a.experts) {
-#pragma unroll 2
-        for (int w = 0; w * 32 < picks; w++) {
-            const int n = s.in_warp[w * MOST + t];
-            s.in_warp[w * MOST + t] = count;
-            count += n;
-        }
-        if (count) {
-            const float l = (float)s.load[t];
-#pragma unroll
-            for (int k = 0; k < IMPORTANCE; k++) own.depth += l * early[k] > price;
-#pragma unroll 1
-            for (int k = IMPORTANCE; k < a.tiles; k++) own.depth += l * a.importance[k * a.experts + t] > price;
-            own.depth = max(own.depth, a.floor);
-        }
-        if (a.told && blockIdx.x == 0) a.told[t] = s.load[t], a.told[a.experts + t] = own.depth;
-    }
-    own.blocks = (count + 7) >> 3;
-    uint64_t sum = (uint64_t)own.blocks | (uint64_t)count << 16 | (uint64_t)(own.depth * own.blocks) << 32, below = sum;
-    const bool any = __any_sync(0xFFFFFFFFu, count);  // a warp whose experts nobody picked is done
-    if (any) {
-#pragma unroll
-        for (int i = 1; i < 32; i <<= 1) {
-            const uint64_t more = __shfl_up_sync(0xFFFFFFFFu, sum, i);
-            if (lane >= i) sum += more;
-        }
-        below = sum - below;
-    }
-    if (lane == 31) s.totals[warp] = sum;
-    __syncthreads();
-    const uint64_t total = lane < WARPS ? s.totals[lane] : 0, ahead = lane < warp ? total : 0;
-    p.items = (int)__reduce_add_sync(0xFFFFFFFFu, (uint32_t)(total >> 32));
-    if (any) {
-        below += __reduce_add_sync(0xFFFFFFFFu, (uint32_t)ahead) | (uint64_t)__reduce_add_sync(0xFFFFFFFFu, (uint32_t)(ahead >> 32)) << 32;
-        own.block = below & 0xFFFF, own.item = (int)(below >> 32);
-        const int row = (int)(below >> 16 & 0xFFFF), mine = (int)((uint32_t)p.items * 8 * blockIdx.x / gridDim.x) >> 3;
-        if (count) s.first[t] = (uint32_t)own.block << 16 | row;
-#pragma unroll 1
-        for (int b = 0; b < own.blocks; b++) {
-            const int item = own.item + b * own.depth;
-            p.expert[own.block + b] = Expert{(uint32_t)(t * a.tiles), (uint16_t)item, (uint16_t)(row + 8 * b), (uint8_t)own.depth, (uint8_t)min(8, count - 8 * b), 0};
-            if (mine >= item && mine < item + own.depth) *s.start = own.block + b << 6 | mine - item;
-        }
-    }
-    __syncthreads();
-    return own;
-}
-
-// The list of what is read: needed only when the first weights are on their way.
-__device__ __forceinline__ void listed(const Plan &p, const Own &own) {
-#pragma unroll 1
-    for (int b = 0; b < own.blocks; b++)
-#pragma unroll 1
-        for (int k = 0; k < own.depth; k++) p.list[own.item + b * own.depth + k] = (uint16_t)(own.block + b << 6 | k);
-}
-
-// Which row lies at which place: first asked for when weights are on their way.
-__device__ __forceinline__ void placed(const Args &a, const Plan &p, const Scratch &s, const Own &own) {
-    const int t = threadIdx.x;
-    if (own.e < 0) return;
-    const int within = s.in_warp[(t >> 5) * MOST + own.e] + own.rank, place = (s.first[own.e] & 0xFFFF) + within;
-    p.row[place] = t / a.top_k;
-    p.weight[place] = own.weight;
-    p.place[t] = place;
-    p.block[t] = (s.first[own.e] >> 16) + within / 8;
-}
 
 // Asks for a warp's slice of x for one block of rows, while the rows before are still computed with.
 template <int KB>
@@ -459,19 +307,14 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
     __syncwarp();
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     float early[IMPORTANCE];
-#pragma unroll
-    for (int k = 0; k < IMPORTANCE; k++) early[k] = k < a.tiles && t < a.experts ? a.importance[k * a.experts + t] : -1.f;
+    fetch_importance(a, early);
     // Shared memory: partial sums of units (before: scratch of the plan; after: sums of the outputs, where they fit), what is on its way,
     // lists.
     const int front = a.front, picks = a.rows * a.top_k;
     Plan p;
     Scratch scratch;
     laid_out(p, scratch, memory + front + WARPS * S::SLICE, memory);
-    // What the kernel before does not write comes nearer while it ends; what it writes is written there.
-    if (t < 16 && t * 32 < picks) near(a.picks + t * 32), near(a.weights + t * 32);
-    if (t == 16) near(a.price), near(a.valid), near(a.meet);
-#pragma unroll 1
-    for (int i = blockIdx.x + t * gridDim.x; i < a.rows * HIDDEN * 2 / 512; i += THREADS * gridDim.x) into_l2((const char *)a.x + (size_t)i * 512, 512);
+    come_nearer<HIDDEN>(a);
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
     // Every launch adds the number of blocks to the count of arrivals, so what is read before one's own arrival tells the launches.
@@ -486,7 +329,7 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
         barrier_expect(rows_ready, KB * 128);
         copy(staged, a.x + warp * 64 * KB, KB * 128, rows_ready);
     }
-    const Own own = planned<HIDDEN>(a, p, scratch, early);
+    const Own own = planned<8, 8>(a, p, scratch, early);
 
     uint32_t turned = 0;  // which of its two phases the arrival of x is in
     auto await_x = [&] {
@@ -535,7 +378,7 @@ __global__ void __launch_bounds__(THREADS, 1) budget_layer(const __grid_constant
     if (n) send(0);
     // While they come: the places, and zeros for who adds to the outputs.
     listed(p, own);
-    placed(a, p, scratch, own);
+    placed<8>(a, p, scratch, own);
     if (t == THREADS - 32) launched = met0 / gridDim.x + 1;
     if (a.splits > 1 && split == 0)
 #pragma unroll 1
@@ -772,7 +615,7 @@ int launch(const Args &a, int blocks, int shared, int early, cudaStream_t stream
 // Bytes of shared memory behind what lies in front, and of that: what a step may need, as far as `most` bytes in all go.
 template <int HIDDEN>
 int behind_front(int places, int tiles) {
-    return WARPS * Shape<HIDDEN>::SLICE + MOST * ((int)sizeof(Expert) + 4 + 2 * 3) + ((places * tiles + 7) & ~7) * 2;
+    return WARPS * Shape<HIDDEN>::SLICE + LISTS + ((places * tiles + 7) & ~7) * 2;
 }
 template <int HIDDEN>
 int front_bytes(int places, int tiles, int most) {

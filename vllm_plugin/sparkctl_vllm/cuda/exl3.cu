@@ -10,12 +10,13 @@
 #include <cuda_bf16.h>
 
 #include "exl3_tile.cuh"
+#include "handover.cuh"
 #include "plan.cuh"
 
 namespace {
 
 using namespace exl3;
-using budget::Expert, budget::Plan, budget::WARPS, budget::THREADS, budget::TOP_K, budget::MOST;
+using namespace budget;
 
 #ifndef EXL3_ROWS
 #define EXL3_ROWS 4                    // rows of one expert that are multiplied at once, at most 4
@@ -187,9 +188,8 @@ __device__ __forceinline__ uint32_t share(uint32_t total, uint32_t i, uint32_t w
 
 // Sums the warps' parts of item i. Where this thread block has only a part of it, that is laid down, and who comes last sums all of them.
 template <int HIDDEN>
-__device__ __noinline__ void reduce(const Args &a, int items, uint32_t i, uint32_t set) {
+__device__ __noinline__ void reduce(const Args &a, const Plan &p, uint32_t i, uint32_t set) {
     constexpr int HALVES = Shape<HIDDEN>::HALVES;
-    const Plan p = budget::lists(lists<HIDDEN>(), items);
     const int lane = threadIdx.x & 31, tile = p.list[i] & 63;
     const Expert e = p.expert[p.list[i] >> 6];
     const uint32_t grid = gridDim.x, total = p.items * HALVES, start = i * HALVES, stop = start + HALVES;
@@ -246,20 +246,6 @@ __device__ __noinline__ void reduce(const Args &a, int items, uint32_t i, uint32
         }
         finish(a, p, scales, tile, e.row + row, sum[0], sum[1]);
     }
-}
-
-__device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
-__device__ __forceinline__ void barrier_init(uint64_t *b, int count) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(count));
-}
-__device__ __forceinline__ void barrier_arrive(uint64_t *b) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
-}
-__device__ __forceinline__ void barrier_wait(uint64_t *b, uint32_t parity) {
-    asm volatile(
-        "{\n.reg .pred p;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra again;\n}" ::"r"(shared_address(b)),
-        "r"(parity)
-        : "memory");
 }
 
 // A warp's slice of x for the rows of one expert, scaled and turned. Lane r keeps the factor of row r.
@@ -328,7 +314,7 @@ __device__ __forceinline__ void read_gate_up(const Args &a, const Plan &p, uint6
         }
         if (closing) {
             const uint32_t unit = i - begin / HALVES;
-            if (unit > 1) barrier_wait(empty + (unit & 1), (unit / 2 - 1) & 1);
+            if (unit > 1) barrier_wait(shared_address(empty + (unit & 1)), (unit / 2 - 1) & 1);
             float *to = slots<HIDDEN>() + ((unit & 1) * WARPS * ROWS + warp * ROWS + (lane & 3)) * LINE;
             const bool live = (lane & 3) < p.expert[p.list[i] >> 6].count;
             settle<EXACT>(c, region<HIDDEN>(), i == begin / HALVES ? begin % HALVES : 0, min(HALVES, (int)(end - i * HALVES)), factors[(lane & 3) % ROWS],
@@ -337,8 +323,8 @@ __device__ __forceinline__ void read_gate_up(const Args &a, const Plan &p, uint6
             if (lane == 0) barrier_arrive(full + (unit & 1));
             // One warp sums the unit before: by now all have laid down their parts of it.
             if (unit && (unit - 1) % WARPS == warp) {
-                barrier_wait(full + (unit - 1 & 1), (unit - 1) / 2 & 1);
-                reduce<HIDDEN>(a, p.items, i - 1, unit - 1 & 1);
+                barrier_wait(shared_address(full + (unit - 1 & 1)), (unit - 1) / 2 & 1);
+                reduce<HIDDEN>(a, p, i - 1, unit - 1 & 1);
                 __syncwarp();
                 if (lane == 0) barrier_arrive(empty + (unit - 1 & 1));
             }
@@ -346,8 +332,8 @@ __device__ __forceinline__ void read_gate_up(const Args &a, const Plan &p, uint6
     }
     const uint32_t unit = (end - 1) / HALVES - begin / HALVES;
     if (unit % WARPS == warp) {
-        barrier_wait(full + (unit & 1), unit / 2 & 1);
-        reduce<HIDDEN>(a, p.items, (end - 1) / HALVES, unit & 1);
+        barrier_wait(shared_address(full + (unit & 1)), unit / 2 & 1);
+        reduce<HIDDEN>(a, p, (end - 1) / HALVES, unit & 1);
     }
 }
 
@@ -495,8 +481,12 @@ __global__ void __launch_bounds__(THREADS, 1) exl3_layer(const __grid_constant__
         for (int set = 0; set < 2; set++) barrier_init(full + set, WARPS), barrier_init(empty + set, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    float early[budget::IMPORTANCE];
-    budget::fetch_importance(a, early);
+    float early[IMPORTANCE];
+    fetch_importance(a, early);
+    Plan p;
+    Scratch scratch;
+    laid_out(p, scratch, lists<HIDDEN>(), memory);
+    come_nearer<HIDDEN>(a);
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
     // Every launch adds twice the number of blocks: what is complete when all have arrived, found before this block does.
@@ -505,7 +495,10 @@ __global__ void __launch_bounds__(THREADS, 1) exl3_layer(const __grid_constant__
         asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(met) : "l"(a.meet) : "memory");
         met -= met % (2 * gridDim.x);
     }
-    const Plan p = budget::lists(lists<HIDDEN>(), budget::plan<ROWS>(a, lists<HIDDEN>(), memory, early).items);
+    const Own own = planned<ROWS, Shape<HIDDEN>::HALVES>(a, p, scratch, early);
+    listed(p, own);
+    placed<ROWS>(a, p, scratch, own);
+    __syncthreads();
     const int bits = warp < SLICES ? a.bits_gate : a.bits_up;
     if (bits == 2) read_gate_up<HIDDEN, EXACT, 2>(a, p, full, empty, factors[warp]);
     else if (bits == 3) read_gate_up<HIDDEN, EXACT, 3>(a, p, full, empty, factors[warp]);
@@ -536,7 +529,7 @@ __global__ void decode(const uint8_t *pieces, __half2 *out) {
 
 template <int HIDDEN>
 int shared_bytes(int places, int tiles) {
-    return WARPS * Shape<HIDDEN>::REGION + 2 * WARPS * ROWS * LINE * 4 + budget::LISTS + ((places * tiles + 7) & ~7) * 2;
+    return WARPS * Shape<HIDDEN>::REGION + 2 * WARPS * ROWS * LINE * 4 + LISTS + ((places * tiles + 7) & ~7) * 2;
 }
 
 template <int HIDDEN, bool EXACT>

@@ -1,9 +1,9 @@
 // The plan of a step, made by every thread block for itself from integers and in a fixed order, so that all blocks agree bit for bit:
-// loads, depths, blocks of rows that share an expert, and the list of what is read. reference.py is its definition; budget.cu has a later form
-// of it, in fewer instructions, which waits for a device to be taken over here.
+// loads, depths, blocks of rows that share an expert, and the list of what is read. reference.py is its definition.
 //
-// It knows nothing of the weights: a tile is whatever the kernel reads or skips together. Args is the kernel's own; of it are used rows,
-// top_k, experts, tiles, floor, picks, weights, valid, importance [tiles, experts], price and told.
+// It knows nothing of the weights: a tile is whatever a kernel reads or skips together. Args is the kernel's own; of it are used rows,
+// top_k, experts, tiles, floor, x, picks, weights, valid, importance [tiles, experts], price, meet and told. ROWS is how many rows of one expert the
+// kernel multiplies at once, UNITS in how many pieces it shares a tile out among thread blocks.
 #pragma once
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -11,12 +11,13 @@
 namespace budget {
 
 constexpr int WARPS = 16, THREADS = WARPS * 32;
-constexpr int TOP_K = 8;         // picks of a row at most
-constexpr int MOST = 512;        // experts, picks and blocks of rows at most
-constexpr int IMPORTANCE = 12;   // tiles whose importance is fetched before the step is known
+constexpr int TOP_K = 8;               // picks of a row at most
+constexpr int MOST = 512;              // experts, picks and blocks of rows at most
+constexpr int IMPORTANCE = 12;         // tiles whose importance is fetched before the step is known
 
-// Up to ROWS rows of one expert. base: its first tile in the pack; first: its first item of the list; row: its first place.
-struct __align__(16) Expert { uint32_t base; uint16_t first, row; uint8_t depth, count; };
+// Up to ROWS rows of one expert. base: its first tile in the pack; first: its first item of the list; row: its first place;
+// behind: what the kernel itself notes of it, 0 at first.
+struct __align__(16) Expert { uint32_t base; uint16_t first, row; uint8_t depth, count; uint32_t behind; };
 
 // What a block knows of the step. Lists are in shared memory.
 struct Plan {
@@ -29,109 +30,150 @@ struct Plan {
     int items;
 };
 
-// The lists of a plan, which lie one behind the other.
-__device__ __forceinline__ Plan lists(char *shared, int items) {
-    Plan p;
+constexpr int LISTS = MOST * ((int)sizeof(Expert) + 4 + 2 * 3);  // bytes of what comes before the list, which has two for each item
+
+// Where the plan lies: lists behind, and scratch that is used again once it is made.
+struct Scratch {
+    int *load;         // [MOST]
+    uint64_t *totals;  // [WARPS]
+    uint32_t *first;   // [MOST]: block in the upper half, place in the lower
+    uint8_t *in_warp;  // [WARPS][MOST]
+    uint32_t *start;   // one number: where this thread block begins, as in the list
+};
+// What a thread keeps of the plan while it is made: its pick, and the expert of its own number.
+struct Own { int e, rank; float weight; int block, item, blocks, depth; };
+
+// The importances of a thread's expert, asked for before the step is known.
+template <class Args>
+__device__ __forceinline__ void fetch_importance(const Args &a, float (&early)[IMPORTANCE]) {
+    const int t = threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < IMPORTANCE; k++) early[k] = k < a.tiles && t < a.experts ? a.importance[k * a.experts + t] : -1.f;
+}
+
+__device__ __forceinline__ void near(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+__device__ __forceinline__ void into_l2(const void *p, int bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes));
+}
+// What the kernel before does not write comes nearer while it ends; what it writes is written there.
+template <int HIDDEN, class Args>
+__device__ __forceinline__ void come_nearer(const Args &a) {
+    const int t = threadIdx.x, picks = a.rows * a.top_k;
+    if (t < 16 && t * 32 < picks) near(a.picks + t * 32), near(a.weights + t * 32);
+    if (t == 16) near(a.price), near(a.valid), near(a.meet);
+#pragma unroll 1
+    for (int i = blockIdx.x + t * gridDim.x; i < a.rows * HIDDEN * 2 / 512; i += THREADS * gridDim.x) into_l2((const char *)a.x + (size_t)i * 512, 512);
+}
+
+// What needs nothing of the step: done before the kernel before has ended.
+__device__ __forceinline__ void laid_out(Plan &p, Scratch &s, char *shared, char *scratch) {
+    const int t = threadIdx.x;
     p.expert = (Expert *)shared;
     p.weight = (float *)(p.expert + MOST);
     p.row = (uint16_t *)(p.weight + MOST);
     p.place = p.row + MOST;
     p.block = p.place + MOST;
     p.list = p.block + MOST;
-    p.items = items;
-    return p;
+    s.load = (int *)scratch;
+    s.totals = (uint64_t *)(s.load + MOST);
+    s.first = (uint32_t *)(s.totals + WARPS);
+    s.in_warp = (uint8_t *)(s.first + MOST);
+    s.start = (uint32_t *)(s.in_warp + WARPS * MOST);
+    if (t < MOST) s.load[t] = 0, p.place[t] = MOST;
+#pragma unroll 1
+    for (int i = t; i < WARPS * MOST / 16; i += THREADS) ((uint4 *)s.in_warp)[i] = make_uint4(0, 0, 0, 0);
+    __syncthreads();
 }
 
-constexpr int LISTS = MOST * ((int)sizeof(Expert) + 4 + 2 * 3);          // bytes, and two for each item behind them
-constexpr int SCRATCH = MOST * 4 + WARPS * 8 + MOST * 4 + WARPS * MOST;  // bytes that are free again once the plan is made
-
-// The importances of a thread's expert, asked for before the step is known.
-template <class Args>
-__device__ __forceinline__ void fetch_importance(const Args &a, float (&early)[IMPORTANCE]) {
-#pragma unroll
-    for (int k = 0; k < IMPORTANCE; k++) early[k] = k < a.tiles && threadIdx.x < a.experts ? a.importance[k * a.experts + threadIdx.x] : -1.f;
-}
-
-template <int ROWS, class Args>
-__device__ __forceinline__ Plan plan(const Args &a, char *shared, char *scratch, const float (&early)[IMPORTANCE]) {
+// Loads, depths, the blocks of rows, and where this thread block begins. What each thread has goes on to `listed` and `placed`.
+template <int ROWS, int UNITS, class Args>
+__device__ __forceinline__ Own planned(const Args &a, Plan &p, const Scratch &s, const float (&early)[IMPORTANCE]) {
     const int t = threadIdx.x, warp = t >> 5, lane = t & 31, picks = a.rows * a.top_k;
-    Plan p = lists(shared, 0);
-    int *load = (int *)scratch;                              // [MOST]
-    uint64_t *totals = (uint64_t *)(load + MOST);            // [WARPS]
-    uint32_t *first = (uint32_t *)(totals + WARPS);          // [MOST]: block in the upper half, place in the lower
-    uint8_t *in_warp = (uint8_t *)(first + MOST);            // [WARPS][MOST]
-
-    int e = -1, row = 0;
-    float weight = 0.f;
+    Own own = {-1, 0, 0.f, 0, 0, 0, 0};
     const float price = *a.price;  // asked for early: it comes from afar
-    if (t < picks) {
-        e = a.picks[t];
-        weight = a.weights[t];
-        row = t / a.top_k;
-        if (row >= *a.valid || e >= a.experts) e = -1;
+    if (warp * 32 < picks) {
+        if (t < picks) {
+            own.e = a.picks[t];
+            own.weight = a.weights[t];
+            if (t / a.top_k >= *a.valid || own.e >= a.experts) own.e = -1;
+        }
+        const int e = own.e;
+        const uint32_t same = __match_any_sync(0xFFFFFFFFu, e >= 0 ? e : -1 - lane);
+        own.rank = __popc(same & ((1u << lane) - 1));
+        if (e >= 0) {
+            if (own.rank == 0) s.in_warp[warp * MOST + e] = __popc(same);
+            atomicAdd(&s.load[e], max(1, __float2int_rn(own.weight * own.weight * 1048576.f)));
+        }
     }
-    if (t < MOST) load[t] = 0, p.place[t] = MOST;
-    for (int i = t; i < WARPS * MOST / 16; i += THREADS) ((uint4 *)in_warp)[i] = make_uint4(0, 0, 0, 0);
     __syncthreads();
-    const uint32_t same = __match_any_sync(0xFFFFFFFFu, e >= 0 ? e : -1 - lane);
-    const int rank = __popc(same & ((1u << lane) - 1));
-    if (e >= 0) {
-        if (rank == 0) in_warp[warp * MOST + e] = __popc(same);
-        atomicAdd(&load[e], max(1, __float2int_rn(weight * weight * 1048576.f)));
-    }
-    __syncthreads();
-    int count = 0, depth = 0;
+    int count = 0;
     if (t < a.experts) {
+#pragma unroll 2
         for (int w = 0; w * 32 < picks; w++) {
-            const int n = in_warp[w * MOST + t];
-            in_warp[w * MOST + t] = count;
+            const int n = s.in_warp[w * MOST + t];
+            s.in_warp[w * MOST + t] = count;
             count += n;
         }
         if (count) {
-            const float l = (float)load[t];
+            const float l = (float)s.load[t];
 #pragma unroll
-            for (int k = 0; k < IMPORTANCE; k++) depth += l * early[k] > price;
-            for (int k = IMPORTANCE; k < a.tiles; k++) depth += l * a.importance[k * a.experts + t] > price;
-            depth = max(depth, a.floor);
+            for (int k = 0; k < IMPORTANCE; k++) own.depth += l * early[k] > price;
+#pragma unroll 1
+            for (int k = IMPORTANCE; k < a.tiles; k++) own.depth += l * a.importance[k * a.experts + t] > price;
+            own.depth = max(own.depth, a.floor);
         }
-        if (a.told && blockIdx.x == 0) a.told[t] = load[t], a.told[a.experts + t] = depth;
+        if (a.told && blockIdx.x == 0) a.told[t] = s.load[t], a.told[a.experts + t] = own.depth;
     }
-    const int blocks = (count + ROWS - 1) / ROWS;
-    uint64_t sum = (uint64_t)blocks | (uint64_t)count << 16 | (uint64_t)(depth * blocks) << 32;
-    const uint64_t own = sum;
+    own.blocks = (uint32_t)(count + ROWS - 1) / ROWS;
+    uint64_t sum = (uint64_t)own.blocks | (uint64_t)count << 16 | (uint64_t)(own.depth * own.blocks) << 32, below = sum;
+    const bool any = __any_sync(0xFFFFFFFFu, count);  // a warp whose experts nobody picked is done
+    if (any) {
 #pragma unroll
-    for (int i = 1; i < 32; i <<= 1) {
-        const uint64_t below = __shfl_up_sync(0xFFFFFFFFu, sum, i);
-        if (lane >= i) sum += below;
+        for (int i = 1; i < 32; i <<= 1) {
+            const uint64_t more = __shfl_up_sync(0xFFFFFFFFu, sum, i);
+            if (lane >= i) sum += more;
+        }
+        below = sum - below;
     }
-    if (lane == 31) totals[warp] = sum;
+    if (lane == 31) s.totals[warp] = sum;
     __syncthreads();
-    uint64_t before = 0, all = 0;
-#pragma unroll
-    for (int w = 0; w < WARPS; w++) {
-        const uint64_t n = totals[w];
-        before += w < warp ? n : 0;
-        all += n;
-    }
-    const uint64_t begin = before + sum - own;
-    const uint32_t v0 = begin & 0xFFFF, row0 = begin >> 16 & 0xFFFF, item0 = begin >> 32;
-    if (t < MOST) first[t] = v0 << 16 | row0;
-    for (int b = 0; b < blocks; b++) {
-        p.expert[v0 + b] = Expert{(uint32_t)(t * a.tiles), (uint16_t)(item0 + b * depth), (uint16_t)(row0 + ROWS * b), (uint8_t)depth,
-                                  (uint8_t)min(ROWS, count - ROWS * b)};
-        for (int k = 0; k < depth; k++) p.list[item0 + b * depth + k] = (uint16_t)(v0 + b << 6 | k);
+    const uint64_t total = lane < WARPS ? s.totals[lane] : 0, ahead = lane < warp ? total : 0;
+    p.items = (int)__reduce_add_sync(0xFFFFFFFFu, (uint32_t)(total >> 32));
+    if (any) {
+        below += __reduce_add_sync(0xFFFFFFFFu, (uint32_t)ahead) | (uint64_t)__reduce_add_sync(0xFFFFFFFFu, (uint32_t)(ahead >> 32)) << 32;
+        own.block = below & 0xFFFF, own.item = (int)(below >> 32);
+        const int row = (int)(below >> 16 & 0xFFFF), mine = (int)((uint32_t)p.items * UNITS * blockIdx.x / gridDim.x / UNITS);
+        if (count) s.first[t] = (uint32_t)own.block << 16 | row;
+#pragma unroll 1
+        for (int b = 0; b < own.blocks; b++) {
+            const int item = own.item + b * own.depth;
+            p.expert[own.block + b] = Expert{(uint32_t)(t * a.tiles), (uint16_t)item, (uint16_t)(row + ROWS * b), (uint8_t)own.depth,
+                                             (uint8_t)min(ROWS, count - ROWS * b), 0};
+            if (mine >= item && mine < item + own.depth) *s.start = own.block + b << 6 | mine - item;
+        }
     }
     __syncthreads();
-    if (e >= 0) {
-        const int within = in_warp[warp * MOST + e] + rank, place = (first[e] & 0xFFFF) + within;
-        p.row[place] = row;
-        p.weight[place] = weight;
-        p.place[t] = place;
-        p.block[t] = (first[e] >> 16) + within / ROWS;
-    }
-    p.items = (int)(all >> 32);
-    __syncthreads();
-    return p;
+    return own;
+}
+
+// The list of what is read: needed only when the first weights are on their way.
+__device__ __forceinline__ void listed(const Plan &p, const Own &own) {
+#pragma unroll 1
+    for (int b = 0; b < own.blocks; b++)
+#pragma unroll 1
+        for (int k = 0; k < own.depth; k++) p.list[own.item + b * own.depth + k] = (uint16_t)(own.block + b << 6 | k);
+}
+
+// Which row lies at which place: first asked for when weights are on their way.
+template <int ROWS, class Args>
+__device__ __forceinline__ void placed(const Args &a, const Plan &p, const Scratch &s, const Own &own) {
+    const int t = threadIdx.x;
+    if (own.e < 0) return;
+    const int within = s.in_warp[(t >> 5) * MOST + own.e] + own.rank, place = (s.first[own.e] & 0xFFFF) + within;
+    p.row[place] = t / a.top_k;
+    p.weight[place] = own.weight;
+    p.place[t] = place;
+    p.block[t] = (s.first[own.e] >> 16) + within / ROWS;
 }
 
 }  // namespace budget
