@@ -17,15 +17,15 @@ __global__ void __launch_bounds__(512, 1) decode_all(const uint8_t *from, size_t
     const size_t stride = (size_t)gridDim.x * 16;
     size_t i = (size_t)blockIdx.x * 16 + warp;
     constexpr size_t BYTES = 2 * piece_bytes(K);
-    uint4 words[HELD][K];
-    fetch_first<K>(words, from + i * BYTES, 0, 2);
+    uint4 words[K];
+    fetch<K>(words, from + i * BYTES);
     for (; i < steps; i += stride) {
         uint32_t b[EXACT ? 8 : 16];
         if constexpr (EXACT) {
             const uint4 one = x[warp][lane], two = x[warp][32 + lane];
             b[0] = one.x, b[1] = one.y, b[2] = one.z, b[3] = one.w, b[4] = two.x, b[5] = two.y, b[6] = two.z, b[7] = two.w;
         } else expand(b, x[warp][lane]);
-        multiply_step<K>(c, words, b, from + i * BYTES, from + (i + stride) * BYTES, 0, 0, i + stride < steps ? 4 : 2);
+        multiply_step<K>(c, words, b, from + i * BYTES, from + (i + stride < steps ? i + stride : i) * BYTES);
     }
     C all = 0;
 #pragma unroll

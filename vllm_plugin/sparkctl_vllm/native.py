@@ -31,7 +31,7 @@ MOST_HALF = 65504.0
 STATIC = 1024
 """Bytes of shared memory beside what is asked for: the kernel's barriers."""
 MISSING = -1
-"""Bits of a float16 of h that is not computed yet."""
+"""Bits of a number that is not computed yet, of a float16 or float32: handover.cuh."""
 ENOUGH = 1 << 30
 """Bytes of shared memory that every size fits into."""
 FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC")

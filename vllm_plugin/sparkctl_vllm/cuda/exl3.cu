@@ -3,8 +3,15 @@
 // Depth is in whole blocks of 128 neurons, the least that Hadamard matrices on both sides leave exact. Every thread block makes the plan
 // itself (plan.cuh). Gate/up: half of the warps read gate, half up, each a slice of the inputs, which it turns (scales and Hadamard matrix) into
 // its own shared memory; one warp in turn sums a block of 128 outputs, turns it back, applies SwiGLU and turns it for down. Down: each warp reads
-// a stretch of the list [expert][128 outputs][inputs] by itself. Stretches are equal to half a step, wherever that breaks an expert: the parts
-// are laid down apart and added in the order of the list, so the same step gives the same bits.
+// a stretch of the list [expert][128 outputs][inputs] by itself. Stretches are equal to a step of 64 inputs, wherever that breaks an expert: the
+// parts are added in the order of the list, so the same step gives the same bits.
+//
+// No thread block waits for all others: what one hands to another is its own flag (handover.cuh). Before a launch it is MISSING throughout, and
+// who needs it asks until it is there. Two buffers take turns, one in use while the other is made MISSING again. All thread blocks must be
+// resident at once.
+//
+// Code that runs once a launch comes from afar each time, so there is little of it: both phases are one loop, and what is turned is turned by
+// loops over lanes' distances.
 //
 // Two ways to decode (exl3_tile.cuh): fast, and with weights exact to float16's last bit.
 #include <cuda_bf16.h>
@@ -21,6 +28,9 @@ using namespace budget;
 #ifndef EXL3_ROWS
 #define EXL3_ROWS 4                    // rows of one expert that are multiplied at once, at most 4
 #endif
+#ifndef EXL3_AHEAD
+#define EXL3_AHEAD 0                   // steps that a warp asks into L2 before it asks for their words; 0 for none
+#endif
 constexpr int ROWS = EXL3_ROWS;
 constexpr int SLICES = WARPS / 2;      // warps that share the inputs of gate, or of up
 constexpr int LINE = BLOCK + 8;        // floats from one row of partial sums to the next: no two lanes meet in a bank
@@ -36,54 +46,73 @@ struct Args {
     const int *picks;                                         // [rows, top_k]
     const float *weights;                                     // [rows, top_k]
     const int *valid;                                         // one number: rows that are no padding
-    float *h;                                                 // [rows * top_k, 128 tiles]: what down multiplies
-    float *parts;                                             // [thread blocks, 2, ROWS, 2, 128]: of gate and up, where a stretch ends within one
-    float *sums;                                              // [rows * top_k, hidden]: of down, before its output Hadamard matrix
-    float *heads;                                             // [warps of the grid, ROWS, 128]: of down, where a stretch begins within a block
+    float *space;                                             // [2, size]: what is handed on, see Space
     float *out;                                               // [rows, hidden]
-    unsigned long long *meet;                                 // counts arrivals for ever
-    int *joined;                                              // [thread blocks]: parts that lie ready; 0 before and after
+    unsigned long long *meet;                                 // thread blocks that ever began
     int *told;                                                // [2, experts]: loads and depths; may be null
-    int rows, top_k, experts, tiles, floor, bits_gate, bits_up, bits_down;
+    int rows, top_k, experts, tiles, floor, bits_gate, bits_up, bits_down, size;
     float limit;
+};
+
+// Where in a buffer the thread blocks find what others hand on, in floats.
+struct Space {
+    int parts;  // [thread blocks, ROWS, 2, 128]: of gate and up, where a stretch begins within a block of outputs; before it h [places, 128 tiles]
+    int sums;   // [places, hidden]: of down, before its output Hadamard matrix
+    int heads;  // [thread blocks, ROWS, 128]: of down, where a stretch begins within a block of outputs
+    int size;
+    EVERYWHERE Space(int places, int tiles, int hidden, int blocks) {
+        parts = places * tiles * BLOCK;
+        sums = parts + blocks * (ROWS * 2 * BLOCK);
+        heads = sums + places * hidden;
+        size = heads + blocks * (ROWS * BLOCK);
+    }
 };
 
 template <int HIDDEN>
 struct Shape {
     static constexpr int SLICE = HIDDEN / SLICES;             // inputs of gate or up that a warp multiplies
-    static constexpr int STEPS = SLICE / STEP;
-    static constexpr int HALVES = 2 * STEPS;                  // pieces of a block of 128 neurons for one warp
+    static constexpr int STEPS = SLICE / STEP;                // of a block of 128 neurons for one warp
     static constexpr int TURNS = SLICE / BLOCK;
     static constexpr int GROUPS = HIDDEN / BLOCK;             // blocks of outputs of down
-    static constexpr int DOWN = GROUPS * 4;                   // pieces of a block of 128 neurons in down
+    static constexpr int DOWN = GROUPS * 2;                   // steps of a block of 128 neurons in down
     static constexpr int REGION = SLICE * 2 * ROWS;           // bytes of activations of a warp, for down too
     static_assert(SLICE % BLOCK == 0, "a warp turns whole blocks");
+    static_assert(REGION >= ROWS * LINE * 4, "a warp's last sums of down lie where its activations were");
 };
 
-// Shared memory: activations of each warp (before: the plan's scratch), partial sums of gate and up, the plan's lists.
+// Shared memory: activations of each warp (before: the plan's scratch), partial sums, the plan's lists.
 extern __shared__ __align__(128) char memory[];
 template <int HIDDEN> __device__ __forceinline__ char *region() { return memory + (threadIdx.x >> 5) * Shape<HIDDEN>::REGION; }
-template <int HIDDEN> __device__ __forceinline__ float *slots() { return (float *)(memory + WARPS * Shape<HIDDEN>::REGION); }
-template <int HIDDEN> __device__ __forceinline__ char *lists() { return (char *)(slots<HIDDEN>() + 2 * WARPS * ROWS * LINE); }
+// Of gate and up: those of a unit and a warp. Of down: of the warps that begin within a block of outputs, in the place of the unit after the last.
+template <int HIDDEN> __device__ __forceinline__ float *slot(uint32_t unit, int warp) {
+    return (float *)(memory + WARPS * Shape<HIDDEN>::REGION) + ((unit & 1) * WARPS + warp) * (ROWS * LINE);
+}
+template <int HIDDEN> __device__ __forceinline__ char *lists() { return (char *)slot<HIDDEN>(0, 2 * WARPS); }
 
-// Four of 128 numbers a lane, 4 lane + 0..3, times the Hadamard matrix without its factor.
-__device__ __forceinline__ void turn(float (&f)[4]) {
-    const float a = f[0] + f[1], b = f[0] - f[1], c = f[2] + f[3], d = f[2] - f[3];
-    f[0] = a + c, f[1] = b + d, f[2] = a - c, f[3] = b - d;
+// Of N times 128 numbers a lane has four each, 4 lane + 0..3: times the Hadamard matrix without its factor.
+template <int N>
+__device__ __forceinline__ void turn(float (&f)[N][4]) {
     const int lane = threadIdx.x & 31;
 #pragma unroll
-    for (int i = 1; i < 32; i <<= 1)
+    for (int n = 0; n < N; n++) {
+        const float a = f[n][0] + f[n][1], b = f[n][0] - f[n][1], c = f[n][2] + f[n][3], d = f[n][2] - f[n][3];
+        f[n][0] = a + c, f[n][1] = b + d, f[n][2] = a - c, f[n][3] = b - d;
+    }
+#pragma unroll 1
+    for (int i = 1; i < 32; i <<= 1) {
+        const float sign = lane & i ? -1.f : 1.f;
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const float other = __shfl_xor_sync(0xFFFFFFFFu, f[k], i);
-            f[k] = other + (lane & i ? -f[k] : f[k]);
-        }
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int k = 0; k < 4; k++) f[n][k] = fmaf(f[n][k], sign, __shfl_xor_sync(0xFFFFFFFFu, f[n][k], i));
+    }
 }
-__device__ __forceinline__ float4 four_halves(const __half *from) {
-    const uint2 r = *(const uint2 *)from;
+__device__ __forceinline__ float4 as_floats(uint2 r) {
     const float2 a = __half22float2(*(const __half2 *)&r.x), b = __half22float2(*(const __half2 *)&r.y);
     return make_float4(a.x, a.y, b.x, b.y);
 }
+__device__ __forceinline__ float4 four_halves(const __half *from) { return as_floats(*(const uint2 *)from); }
+
 
 // Writes turned numbers of one row into a warp's region as activations; returns the factor of its sums. Numbers of `blocks` blocks count.
 template <bool EXACT, int TURNS>
@@ -108,9 +137,9 @@ __device__ __forceinline__ float keep(const float (&f)[TURNS][4], int blocks, in
             const __half2 low = __floats2half2_rn(f[b][0] * scale, f[b][1] * scale), high = __floats2half2_rn(f[b][2] * scale, f[b][3] * scale);
             *(uint2 *)to = make_uint2(*(const uint32_t *)&low, *(const uint32_t *)&high);
         } else {
-            int n[4];
+            int n[4];  // rounded by the sum with a large number, whose last bits they are
 #pragma unroll
-            for (int k = 0; k < 4; k++) n[k] = __float2int_rn(f[b][k] * scale);
+            for (int k = 0; k < 4; k++) n[k] = __float_as_int(fmaf(f[b][k], scale, 12582912.f));
             const uint32_t low = __byte_perm(__byte_perm(n[0], n[1], 0x0040), __byte_perm(n[2], n[3], 0x0040), 0x5410);
 #pragma unroll
             for (int k = 0; k < 4; k++) n[k] += 128;
@@ -135,25 +164,20 @@ __device__ __forceinline__ void take(uint32_t (&b)[8], const uint4 *x) {
     b[0] = low.x, b[1] = low.y, b[2] = low.z, b[3] = low.w, b[4] = high.x, b[5] = high.y, b[6] = high.z, b[7] = high.w;
 }
 
-// The sums of a warp over pieces `from` to `to` (two a step, of either half of the outputs) as numbers, then zeroed: give(n, number) for
-// outputs n of row q. What is linear in the activations alone is counted here, from the region.
-template <bool EXACT, class C, class Give>
-__device__ __forceinline__ void settle(C (&c)[2][MS][4], const char *region, uint32_t from, uint32_t to, float factor, Give give) {
+
+// The sums of a warp over a stretch of inputs as numbers: n of row q goes to to[n]. all: what this lane saw of its column's activations, for
+// what is linear in those alone.
+template <bool EXACT, class C>
+__device__ __forceinline__ void settle(const C (&c)[2][MS][4], int all, float factor, float *to, bool live) {
     const int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3;
-    int high = 0, low = 0;
+    if (!EXACT) all += __shfl_xor_sync(0xFFFFFFFFu, all, 1), all += __shfl_xor_sync(0xFFFFFFFFu, all, 2);
+    const int high = __shfl_sync(0xFFFFFFFFu, all, 8 * q), low = __shfl_sync(0xFFFFFFFFu, all, 8 * q + 4);
+    // High and low byte as one number, less its last four bits, which float32 has no room for.
+    const int centre = CENTRE * 16 * high + CENTRE * low / 16;
+    const float rest = (float)(CENTRE * SLOPE - OFFSET) * factor * (float)(256 * high + low), slope = SLOPE * 16.f * factor;
+    if (!live) return;
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        if (!EXACT && (half == 0 || (from | to) & 1)) {
-            int all = 0;
-#pragma unroll 2
-            for (uint32_t step = (from + 1 - half) / 2; 2 * step + half < to; step++) all = added(*activations<EXACT>(region, step), all);
-            all += __shfl_xor_sync(0xFFFFFFFFu, all, 1);
-            all += __shfl_xor_sync(0xFFFFFFFFu, all, 2);
-            high = __shfl_sync(0xFFFFFFFFu, all, 8 * q), low = __shfl_sync(0xFFFFFFFFu, all, 8 * q + 4);
-        }
-        // High and low byte as one number, less its last four bits, which float32 has no room for.
-        const int centre = CENTRE * 16 * high + CENTRE * low / 16;
-        const float rest = (float)(CENTRE * SLOPE - OFFSET) * factor * (float)(256 * high + low), slope = SLOPE * 16.f * factor;
+    for (int half = 0; half < 2; half++)
 #pragma unroll
         for (int m = 0; m < MS; m++)
 #pragma unroll
@@ -161,312 +185,324 @@ __device__ __forceinline__ void settle(C (&c)[2][MS][4], const char *region, uin
                 float number;
                 if constexpr (EXACT) number = c[half][m][2 * r] * factor;
                 else number = fmaf(slope, (float)((c[half][m][2 * r] << 4) + (c[half][m][2 * r + 1] >> 4) - centre), rest);
-                give(half * 64 + m * 16 + r * 8 + g, number);
-                c[half][m][2 * r] = c[half][m][2 * r + 1] = 0;
+                give(to + half * 64 + m * 16 + r * 8 + g, number);
             }
-    }
-}
-
-// Turned gate and up of 128 neurons of one place, back to numbers, to h, and turned for down.
-__device__ __forceinline__ void finish(const Args &a, const Plan &p, const float4 (&scales)[3], int tile, int place, float (&gate)[4], float (&up)[4]) {
-    const int lane = threadIdx.x & 31;
-    turn(gate);
-    turn(up);
-    const float weight = p.weight[place];
-    float h[4];
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        const float low = fminf(gate[k] * ROOT * (&scales[0].x)[k], a.limit);
-        const float wide = fminf(fmaxf(up[k] * ROOT * (&scales[1].x)[k], -a.limit), a.limit);
-        h[k] = __fdividef(low, 1.f + __expf(-low)) * wide * weight * (&scales[2].x)[k];
-    }
-    turn(h);
-    *(float4 *)(a.h + ((size_t)place * a.tiles + tile) * BLOCK + 4 * lane) = make_float4(h[0], h[1], h[2], h[3]);
 }
 
 __device__ __forceinline__ uint32_t share(uint32_t total, uint32_t i, uint32_t ways) { return total * i / ways; }
+// The first of `ways` whose stretch begins at `at` or behind it.
+__device__ __forceinline__ uint32_t first_from(uint32_t total, uint32_t at, uint32_t ways) { return (at * ways + total - 1) / total; }
 
-// Sums the warps' parts of item i. Where this thread block has only a part of it, that is laid down, and who comes last sums all of them.
+// Where a step of the list lies: in which block of rows, which of its units (tiles of gate and up, blocks of outputs of down), which step.
+struct Unit { uint32_t v, index, step, length; };
 template <int HIDDEN>
-__device__ __noinline__ void reduce(const Args &a, const Plan &p, uint32_t i, uint32_t set) {
-    constexpr int HALVES = Shape<HIDDEN>::HALVES;
+__device__ __forceinline__ Unit unit_at(const Plan &p, bool down, uint32_t at) {
+    const uint32_t each = down ? Shape<HIDDEN>::DOWN : Shape<HIDDEN>::STEPS;
+    Unit u;
+    u.v = p.list[at / each] >> 6;
+    const Expert e = p.expert[u.v];
+    u.length = down ? 2 * e.depth : Shape<HIDDEN>::STEPS;
+    const uint32_t within = at - e.first * each;
+    u.index = within / u.length, u.step = within % u.length;
+    return u;
+}
+
+// suh of an expert, from where this warp's slice of the inputs of gate or up begins.
+template <int HIDDEN>
+__device__ __forceinline__ const __half *scales_of(const Args &a, const Expert &e) {
+    const int warp = threadIdx.x >> 5;
+    return (warp < SLICES ? a.gate_in : a.up_in) + (size_t)(e.base / a.tiles) * HIDDEN + warp % SLICES * Shape<HIDDEN>::SLICE;
+}
+
+// Activations of the rows of one expert, turned, into the warp's region: a slice of x, or h as far as it is read. Lane r keeps row r's factor.
+template <int HIDDEN, bool EXACT>
+__device__ __forceinline__ float hold(const Args &a, const Plan &p, const Expert &e, bool down, const float *space) {
+    constexpr int TURNS = Shape<HIDDEN>::TURNS;
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, blocks = down ? e.depth : TURNS;
+    const int offset = warp % SLICES * Shape<HIDDEN>::SLICE + 4 * lane;
+    uint2 in[TURNS];
+#pragma unroll
+    for (int b = 0; b < TURNS; b++)
+        in[b] = down ? make_uint2(0, 0) : *(const uint2 *)(scales_of<HIDDEN>(a, e) + 4 * lane + b * BLOCK);
+    float factor = 0.f;
+#pragma unroll 1
+    for (int row = 0; row < e.count; row++) {
+        float f[TURNS][4];
+        if (down) {
+            const float *h = space + (e.row + row) * (a.tiles * BLOCK) + 4 * lane;
+            bool again;
+            do {
+                again = false;
+#pragma unroll
+                for (int b = 0; b < TURNS; b++) {
+                    const float4 one = b < blocks ? ask(h + b * BLOCK) : make_float4(0.f, 0.f, 0.f, 0.f);
+                    f[b][0] = one.x, f[b][1] = one.y, f[b][2] = one.z, f[b][3] = one.w;
+                    again |= missing(one);
+                }
+            } while (__any_sync(0xFFFFFFFFu, again));
+        } else {
+            const __nv_bfloat16 *x = a.x + (size_t)p.row[e.row + row] * HIDDEN + offset;
+            uint2 word[TURNS];
+#pragma unroll
+            for (int b = 0; b < TURNS; b++) word[b] = *(const uint2 *)(x + b * BLOCK);
+#pragma unroll
+            for (int b = 0; b < TURNS; b++) {
+                const float4 scale = as_floats(in[b]);
+                f[b][0] = __uint_as_float(word[b].x << 16) * scale.x, f[b][1] = __uint_as_float(word[b].x & 0xFFFF0000u) * scale.y;
+                f[b][2] = __uint_as_float(word[b].y << 16) * scale.z, f[b][3] = __uint_as_float(word[b].y & 0xFFFF0000u) * scale.w;
+            }
+            turn(f);
+        }
+        const float found = keep<EXACT>(f, blocks, row, region<HIDDEN>());
+        if (lane == row) factor = found;
+    }
+    return factor;
+}
+
+// Sums the warps' parts of one item of gate and up, `begin` to `end` being the thread block's stretch. Where the item begins in another one,
+// the sum is handed to that; where it ends in others, theirs are added. Then back to numbers, to h, and turned for down.
+template <int HIDDEN>
+__device__ __forceinline__ void reduce(const Args &a, const Plan &p, float *space, uint32_t i, uint32_t unit, uint32_t begin, uint32_t end) {
+    constexpr int STEPS = Shape<HIDDEN>::STEPS;
+    const Space at(a.rows * a.top_k, a.tiles, HIDDEN, gridDim.x);
     const int lane = threadIdx.x & 31, tile = p.list[i] & 63;
     const Expert e = p.expert[p.list[i] >> 6];
-    const uint32_t grid = gridDim.x, total = p.items * HALVES, start = i * HALVES, stop = start + HALVES;
-    const uint32_t begin = share(total, blockIdx.x, grid), end = share(total, blockIdx.x + 1, grid);
-    const bool whole = begin <= start && end >= stop;
-    const size_t at = ((size_t)e.base + tile) * BLOCK + 4 * lane;
-    const float4 scales[3] = {four_halves(a.gate_out + at), four_halves(a.up_out + at), four_halves(a.down_in + at)};
+    const uint32_t start = i * STEPS, stop = start + STEPS;
+    const uint32_t others = stop > end ? first_from(p.items * STEPS, stop, gridDim.x) : 0;
+    const size_t column = ((size_t)e.base + tile) * BLOCK + 4 * lane;
+    const float4 scales[3] = {four_halves(a.gate_out + column), four_halves(a.up_out + column), four_halves(a.down_in + column)};
+#pragma unroll 1
     for (int row = 0; row < e.count; row++) {
         float sum[2][4] = {};
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) {
-            const float4 one = *(const float4 *)(slots<HIDDEN>() + ((set * WARPS + w) * ROWS + row) * LINE + 4 * lane);
-            float (&s)[4] = sum[w / SLICES];
-            s[0] += one.x, s[1] += one.y, s[2] += one.z, s[3] += one.w;
-        }
-        if (whole) finish(a, p, scales, tile, e.row + row, sum[0], sum[1]);
-        else {
-            float *to = a.parts + (((size_t)blockIdx.x * 2 + (begin / HALVES != i)) * ROWS + row) * (2 * BLOCK) + 4 * lane;
-            *(float4 *)to = make_float4(sum[0][0], sum[0][1], sum[0][2], sum[0][3]);
-            *(float4 *)(to + BLOCK) = make_float4(sum[1][0], sum[1][1], sum[1][2], sum[1][3]);
-        }
-    }
-    if (whole) return;
-    uint32_t first = start * grid / total, last = first, others = 0;
-    while (share(total, first, grid) > start) first--;
-    while (share(total, first + 1, grid) <= start) first++;
-    for (last = first; share(total, last, grid) < stop && last < grid; last++) others += share(total, last, grid) < share(total, last + 1, grid);
-    __threadfence();
-    __syncwarp();
-    int before = 0;
-    if (lane == 0) before = atomicAdd(&a.joined[first], 1);
-    before = __shfl_sync(0xFFFFFFFFu, before, 0);
-    if (before + 1 != (int)others) return;
-    __threadfence();
-    if (lane == 0) a.joined[first] = 0;
-    for (int row = 0; row < e.count; row++) {
-        float sum[2][4] = {};
-        for (uint32_t b = first; b < last; b += 4) {
-            float4 one[4][2];
-#pragma unroll
-            for (int j = 0; j < 4; j++) {  // asked for together
-                const uint32_t from = share(total, b + j, grid);
-                const float *part = a.parts + (((size_t)(b + j) * 2 + (from / HALVES != i)) * ROWS + row) * (2 * BLOCK) + 4 * lane;
-                const bool there = b + j < last && from != share(total, b + j + 1, grid);
-                one[j][0] = there ? __ldcg((const float4 *)part) : make_float4(0.f, 0.f, 0.f, 0.f);
-                one[j][1] = there ? __ldcg((const float4 *)(part + BLOCK)) : make_float4(0.f, 0.f, 0.f, 0.f);
+        for (int matrix = 0; matrix < 2; matrix++)
+#pragma unroll 4
+            for (int w = 0; w < SLICES; w++) {
+                const float4 one = *(const float4 *)(slot<HIDDEN>(unit, matrix * SLICES + w) + row * LINE + 4 * lane);
+                sum[matrix][0] += one.x, sum[matrix][1] += one.y, sum[matrix][2] += one.z, sum[matrix][3] += one.w;
             }
+        float *parts = space + at.parts + row * (2 * BLOCK) + 4 * lane;
+        if (start < begin) {
+            give(parts + blockIdx.x * (ROWS * 2 * BLOCK), make_float4(sum[0][0], sum[0][1], sum[0][2], sum[0][3]));
+            give(parts + blockIdx.x * (ROWS * 2 * BLOCK) + BLOCK, make_float4(sum[1][0], sum[1][1], sum[1][2], sum[1][3]));
+            continue;
+        }
+#pragma unroll 1
+        for (uint32_t b = blockIdx.x + 1; b < others; b += 2) {
+            float4 one[2][2];
+            bool again;
+            do {  // asked for together
+                again = false;
 #pragma unroll
-            for (int j = 0; j < 4; j++)
+                for (int j = 0; j < 2; j++)
 #pragma unroll
-                for (int k = 0; k < 2; k++) {
-                    sum[k][0] += one[j][k].x, sum[k][1] += one[j][k].y, sum[k][2] += one[j][k].z, sum[k][3] += one[j][k].w;
+                    for (int matrix = 0; matrix < 2; matrix++) {
+                        one[j][matrix] = b + j < others ? ask(parts + (b + j) * (ROWS * 2 * BLOCK) + matrix * BLOCK) : make_float4(0.f, 0.f, 0.f, 0.f);
+                        again |= missing(one[j][matrix]);
+                    }
+            } while (__any_sync(0xFFFFFFFFu, again));
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+#pragma unroll
+                for (int matrix = 0; matrix < 2; matrix++) {
+                    sum[matrix][0] += one[j][matrix].x, sum[matrix][1] += one[j][matrix].y;
+                    sum[matrix][2] += one[j][matrix].z, sum[matrix][3] += one[j][matrix].w;
                 }
         }
-        finish(a, p, scales, tile, e.row + row, sum[0], sum[1]);
-    }
-}
-
-// A warp's slice of x for the rows of one expert, scaled and turned. Lane r keeps the factor of row r.
-template <int HIDDEN, bool EXACT>
-__device__ __forceinline__ float hold_x(const Args &a, const Plan &p, const Expert &e, const __half *scales, char *region) {
-    using S = Shape<HIDDEN>;
-    const int lane = threadIdx.x & 31, slice = (threadIdx.x >> 5) % SLICES;
-    const size_t offset = slice * S::SLICE + 4 * lane;
-    const __half *in = scales + (size_t)(e.base / a.tiles) * HIDDEN + offset;
-    uint2 factor[S::TURNS];
+        turn(sum);
+        const float weight = p.weight[e.row + row];
+        float h[1][4];
 #pragma unroll
-    for (int b = 0; b < S::TURNS; b++) factor[b] = *(const uint2 *)(in + b * BLOCK);
-    float post = 0.f;
-    for (int row = 0; row < e.count; row++) {
-        const __nv_bfloat16 *x = a.x + (size_t)p.row[e.row + row] * HIDDEN + offset;
-        uint2 word[S::TURNS];
-        float f[S::TURNS][4];
-#pragma unroll
-        for (int b = 0; b < S::TURNS; b++) word[b] = *(const uint2 *)(x + b * BLOCK);
-#pragma unroll
-        for (int b = 0; b < S::TURNS; b++) {
-            const float2 low = __half22float2(*(const __half2 *)&factor[b].x), high = __half22float2(*(const __half2 *)&factor[b].y);
-            f[b][0] = __uint_as_float(word[b].x << 16) * low.x, f[b][1] = __uint_as_float(word[b].x & 0xFFFF0000u) * low.y;
-            f[b][2] = __uint_as_float(word[b].y << 16) * high.x, f[b][3] = __uint_as_float(word[b].y & 0xFFFF0000u) * high.y;
-            turn(f[b]);
+        for (int k = 0; k < 4; k++) {
+            const float low = fminf(sum[0][k] * ROOT * (&scales[0].x)[k], a.limit);
+            const float wide = fminf(fmaxf(sum[1][k] * ROOT * (&scales[1].x)[k], -a.limit), a.limit);
+            h[0][k] = __fdividef(low, 1.f + __expf(-low)) * wide * weight * (&scales[2].x)[k];
         }
-        const float found = keep<EXACT>(f, S::TURNS, row, region);
-        if (lane == row) post = found;
+        turn(h);
+        give(space + ((e.row + row) * a.tiles + tile) * BLOCK + 4 * lane, make_float4(h[0][0], h[0][1], h[0][2], h[0][3]));
     }
-    return post;
 }
 
-// A thread block's stretch of gate and up: this warp's slice of one of both. What can be told from `done` is not kept: registers are scarce.
+// Barriers of the partial sums of gate and up, and the factors of each warp's activations.
+struct Shared {
+    uint64_t full[2], empty[2];
+    float factors[WARPS][ROWS];
+};
+
+// A warp's stretch of gate or up, or of down. Returns how many units of partial sums the thread block has used.
 template <int HIDDEN, bool EXACT, int K>
-__device__ __forceinline__ void read_gate_up(const Args &a, const Plan &p, uint64_t *full, uint64_t *empty, float *factors) {
+__device__ __forceinline__ uint32_t read(const Args &a, const Plan &p, Shared &s, float *space, bool down, uint32_t unit) {
     using S = Shape<HIDDEN>;
-    constexpr int BYTES = piece_bytes(K), HALVES = S::HALVES;
-    constexpr size_t TILE = (size_t)HIDDEN * BLOCK * K / 8;
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const uint32_t begin = share(p.items * HALVES, blockIdx.x, gridDim.x), end = share(p.items * HALVES, blockIdx.x + 1, gridDim.x);
-    if (begin == end) return;
-    uint32_t done = begin & ~1u;
-    auto find = [&](uint32_t at) {
-        const int item = p.list[at / HALVES];
-        return (warp < SLICES ? a.gate : a.up) + (size_t)(p.expert[item >> 6].base + (item & 63)) * TILE + (size_t)(warp % SLICES) * (HALVES * BYTES);
-    };
-    const uint8_t *from = find(done) + done % HALVES * BYTES;
-    typename Sum<EXACT>::Type c[2][MS][4] = {};
-    uint4 words[HELD][K];
-    fetch_first<K>(words, from, begin, end);
-    for (; done < end; done += 2) {
-        const uint32_t i = done / HALVES, within = done % HALVES;
-        if (done <= begin || (within == 0 && p.list[i] >> 6 != p.list[i - 1] >> 6)) {
-            __syncwarp();
-            const float factor = hold_x<HIDDEN, EXACT>(a, p, p.expert[p.list[i] >> 6], warp < SLICES ? a.gate_in : a.up_in, region<HIDDEN>());
-            if (lane < ROWS) factors[lane] = factor;
-            __syncwarp();
-        }
-        const bool complete = within == HALVES - 2, closing = complete || done + 2 >= end;
-        {
-            uint32_t b[EXACT ? 8 : 16];
-            take(b, activations<EXACT>(region<HIDDEN>(), within / 2));
-            const uint8_t *after = complete && !(done + 2 >= end) ? find(done + 2) : from + 2 * BYTES;
-            multiply_step<K>(c, words, b, from, after, done, begin, end);
-            from = after;
-        }
-        if (closing) {
-            const uint32_t unit = i - begin / HALVES;
-            if (unit > 1) barrier_wait(shared_address(empty + (unit & 1)), (unit / 2 - 1) & 1);
-            float *to = slots<HIDDEN>() + ((unit & 1) * WARPS * ROWS + warp * ROWS + (lane & 3)) * LINE;
-            const bool live = (lane & 3) < p.expert[p.list[i] >> 6].count;
-            settle<EXACT>(c, region<HIDDEN>(), i == begin / HALVES ? begin % HALVES : 0, min(HALVES, (int)(end - i * HALVES)), factors[(lane & 3) % ROWS],
-                          [&](int n, float number) { if (live) to[n] = number; });
-            __syncwarp();
-            if (lane == 0) barrier_arrive(full + (unit & 1));
-            // One warp sums the unit before: by now all have laid down their parts of it.
-            if (unit && (unit - 1) % WARPS == warp) {
-                barrier_wait(shared_address(full + (unit - 1 & 1)), (unit - 1) / 2 & 1);
-                reduce<HIDDEN>(a, p, i - 1, unit - 1 & 1);
-                __syncwarp();
-                if (lane == 0) barrier_arrive(empty + (unit - 1 & 1));
-            }
-        }
-    }
-    const uint32_t unit = (end - 1) / HALVES - begin / HALVES;
-    if (unit % WARPS == warp) {
-        barrier_wait(shared_address(full + (unit & 1)), unit / 2 & 1);
-        reduce<HIDDEN>(a, p, (end - 1) / HALVES, unit & 1);
-    }
-}
-
-__device__ __forceinline__ void arrive(const Args &a) {
-    __syncthreads();
-    if (threadIdx.x == 0) asm volatile("fence.acq_rel.gpu;\nred.relaxed.gpu.global.add.u64 [%0], 1;" ::"l"(a.meet) : "memory");
-}
-__device__ __forceinline__ void await_all(const Args &a, unsigned long long until) {
-    if (threadIdx.x == 0) {
-        unsigned long long now;
-        do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(now) : "l"(a.meet) : "memory");
-        while (now < until);
-    }
-    __syncthreads();
-}
-
-// A warp's stretch of down.
-template <int HIDDEN, bool EXACT, int K>
-__device__ __forceinline__ void read_down(const Args &a, const Plan &p, unsigned long long until, float *factors) {
-    using S = Shape<HIDDEN>;
-    constexpr int BYTES = piece_bytes(K);
-    const int lane = threadIdx.x & 31, q = lane & 3;
-    const uint32_t ways = gridDim.x * WARPS, self = blockIdx.x * WARPS + (threadIdx.x >> 5), total = p.items * S::DOWN;
+    constexpr int BYTES = 2 * piece_bytes(K);
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, q = lane & 3;
+    const uint32_t total = p.items * (down ? S::DOWN : S::STEPS), ways = gridDim.x * (down ? WARPS : 1), self = down ? blockIdx.x * WARPS + warp : blockIdx.x;
     const uint32_t begin = share(total, self, ways), end = share(total, self + 1, ways);
-    const uint8_t *from = nullptr;
-    uint32_t v = 0, group = 0, piece = 0, done = begin & ~1u;
-    Expert e = {};
-    auto find = [&] { return a.down + (((size_t)(e.base / a.tiles) * S::GROUPS + group) * (4 * a.tiles) + piece) * BYTES; };
-    uint4 words[HELD][K];
-    if (begin < end) {
-        v = p.list[begin / S::DOWN] >> 6;
-        e = p.expert[v];
-        const uint32_t within = done - e.first * S::DOWN;
-        group = within / (4 * e.depth), piece = within % (4 * e.depth);
-        from = find();
-        fetch_first<K>(words, from, begin, end);
+    auto await_empty = [&] {
+        if (unit > 1) barrier_wait(shared_address(s.empty + (unit & 1)), (unit / 2 - 1) & 1);
+    };
+    if (begin == end) {  // who begins within a unit owes a part of it, if only zeros
+        const float4 zeros = make_float4(0.f, 0.f, 0.f, 0.f);
+        if (down) {
+            await_empty();
+            for (int row = 0; row < ROWS; row++) *(float4 *)(slot<HIDDEN>(unit, warp) + row * LINE + 4 * lane) = zeros;
+        } else if (warp < 2 * ROWS) give(space + Space(a.rows * a.top_k, a.tiles, HIDDEN, gridDim.x).parts + (blockIdx.x * (2 * ROWS) + warp) * BLOCK + 4 * lane, zeros);
+        return unit;
     }
-    await_all(a, until);
-    if (begin == end) return;
-    typename Sum<EXACT>::Type c[2][MS][4] = {};
-    for (; done < end; done += 2) {
-        if (done <= begin || (group == 0 && piece == 0)) {
-            __syncwarp();
-            float factor = 0.f;
-            for (int row = 0; row < e.count; row++) {
-                const float *h = a.h + (size_t)(e.row + row) * a.tiles * BLOCK + 4 * lane;
-                float f[S::TURNS][4];
-#pragma unroll
-                for (int b = 0; b < S::TURNS; b++) {
-                    const float4 one = b < e.depth ? __ldcg((const float4 *)(h + b * BLOCK)) : make_float4(0.f, 0.f, 0.f, 0.f);
-                    f[b][0] = one.x, f[b][1] = one.y, f[b][2] = one.z, f[b][3] = one.w;
-                }
-                const float found = keep<EXACT>(f, e.depth, row, region<HIDDEN>());
-                if (lane == row) factor = found;
+    const uint32_t per_unit = down ? 2 * a.tiles : HIDDEN / STEP, per_expert = down ? S::GROUPS : a.tiles;
+    const uint8_t *origin = down ? a.down : (warp < SLICES ? a.gate : a.up) + warp % SLICES * (S::STEPS * BYTES);
+    auto address = [&](uint32_t base, uint32_t index, uint32_t step) {
+        return origin + ((size_t)(base / a.tiles * per_expert + index) * per_unit + step) * BYTES;
+    };
+    const Unit first = unit_at<HIDDEN>(p, down, begin);
+    uint32_t v = first.v, index = first.index, step = first.step, done = begin;
+    Expert e = p.expert[v];
+    const uint8_t *from = address(e.base, index, step);
+    uint4 words[K];
+    fetch<K>(words, from);
+    bool fresh = true;
+#pragma unroll 1
+    for (;;) {
+        const bool last = done >= end;
+        uint32_t ready = unit - 1;
+        if (!last) {
+            if (fresh) {
+                __syncwarp();
+                const float factor = hold<HIDDEN, EXACT>(a, p, e, down, space);
+                if (lane < ROWS) s.factors[warp][lane] = factor;
+                __syncwarp();
+                // The next expert's scales come from DRAM: nearer, while this one is multiplied.
+                if (!down && (e.first + e.depth) * S::STEPS < end && lane < S::SLICE / 64) near(scales_of<HIDDEN>(a, p.expert[v + 1]) + lane * 64);
             }
-            if (lane < ROWS) factors[lane] = factor;
-            __syncwarp();
-        }
-        const bool complete = piece + 2 == 4u * e.depth, closing = complete || done + 2 >= end;
-        const uint32_t start = done - piece;  // of these outputs
-        const int count = e.count;
-        float *sums = a.sums + (size_t)(e.row + q) * HIDDEN + group * BLOCK;
-        {
-            uint32_t b[EXACT ? 8 : 16];
-            take(b, activations<EXACT>(region<HIDDEN>(), piece / 2));
-            const uint8_t *after = from + 2 * BYTES;
-            piece += 2;
-            if (complete && done + 2 < end) {
-                piece = 0;
-                if (++group == S::GROUPS) group = 0, e = p.expert[++v];
-                after = find();
+            const uint32_t length = down ? 2 * e.depth : S::STEPS, stop = min(length, step + end - done), behind = done + stop - step;
+            fresh = ++index == (down ? S::GROUPS : e.depth);
+            // Where nothing follows, what is there is read again: that comes out of the L2, and takes no branch between the products.
+            const uint8_t *beyond = behind >= end ? from : fresh ? address(p.expert[v + 1].base, 0, 0) : address(e.base, index, 0);
+            const char *x = region<HIDDEN>();
+            typename Sum<EXACT>::Type c[2][MS][4] = {};
+            int all = 0;
+            const bool head = down && step;
+#pragma unroll 1
+            for (; step < stop; step++) {
+                uint32_t b[EXACT ? 8 : 16];
+                const uint4 *at = activations<EXACT>(x, step);
+                take(b, at);
+                if (!EXACT) all = added(*at, all);
+                if (EXACT || EXL3_AHEAD == 0) {
+                } else if (lane == 0 && step + EXL3_AHEAD < stop) into_l2(from + EXL3_AHEAD * BYTES, BYTES);
+                const uint8_t *after = step + 1 < stop ? from + BYTES : beyond;
+                multiply_step<K>(c, words, b, from, after);
+                from = after;
             }
-            multiply_step<K>(c, words, b, from, after, done, begin, end);
-            from = after;
+            float *to;
+            int pitch = LINE;
+            if (!down || head) await_empty(), to = slot<HIDDEN>(unit, warp);
+            else if (stop < length) to = (float *)region<HIDDEN>();
+            else to = space + Space(a.rows * a.top_k, a.tiles, HIDDEN, gridDim.x).sums + e.row * HIDDEN + (index - 1) * BLOCK, pitch = HIDDEN;
+            __syncwarp();
+            settle<EXACT>(c, all, s.factors[warp][q % ROWS], to + q * pitch, q < e.count);
+            __syncwarp();
+            done = behind, step = 0;
+            if (fresh) index = 0, e = p.expert[++v];
+            if (down) continue;
+            if (lane == 0) barrier_arrive(s.full + (unit & 1));
+            ready = unit++ - 1;
+        } else if (down) break;
+        // One warp sums the unit before the last: by now most have laid down their parts of it. The last one is summed in a round of its own.
+        if (ready < unit && ready % WARPS == warp) {
+            barrier_wait(shared_address(s.full + (ready & 1)), ready / 2 & 1);
+            reduce<HIDDEN>(a, p, space, begin / S::STEPS + ready, ready, begin, end);
+            __syncwarp();
+            if (lane == 0) barrier_arrive(s.empty + (ready & 1));
         }
-        if (closing) {
-            float *to = begin > start ? a.heads + ((size_t)self * ROWS + q) * BLOCK : sums;
-            settle<EXACT>(c, region<HIDDEN>(), max(begin, start) - start, min(end, done + 2) - start, factors[q % ROWS],
-                          [&](int n, float number) { if (q < count) to[n] = number; });
+        if (last) break;
+    }
+    return unit;
+}
+
+// Of down: where a unit is broken among warps of this thread block, its first part and those behind it as one, `unit` telling their slots.
+template <int HIDDEN>
+__device__ __forceinline__ void join(const Args &a, const Plan &p, float *space, uint32_t unit) {
+    const Space at(a.rows * a.top_k, a.tiles, HIDDEN, gridDim.x);
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const uint32_t total = p.items * Shape<HIDDEN>::DOWN, ways = gridDim.x * WARPS, self = blockIdx.x * WARPS + warp;
+    const uint32_t begin = share(total, self, ways), end = share(total, self + 1, ways);
+#pragma unroll 1
+    for (int tail = 0; tail < 2; tail++) {  // the unit in which the thread block begins, and that in which this warp ends
+        const uint32_t broken = tail ? end : begin;
+        if (broken == total || (tail ? begin == end : warp != 0)) continue;
+        const Unit u = unit_at<HIDDEN>(p, true, broken);
+        if (u.step == 0 || (tail && broken - u.step < begin)) continue;
+        const uint32_t stop = broken - u.step + u.length;
+        const Expert e = p.expert[u.v];
+        const float *own = (tail ? (const float *)region<HIDDEN>() : slot<HIDDEN>(unit, 0)) + 4 * lane;
+        float *to = space + (tail ? at.sums + e.row * HIDDEN + u.index * BLOCK : at.heads + blockIdx.x * (ROWS * BLOCK)) + 4 * lane;
+#pragma unroll 1
+        for (int row = 0; row < e.count; row++) {
+            float4 sum = *(const float4 *)(own + row * LINE);
+#pragma unroll 1
+            for (int w = warp + 1; w < WARPS && share(total, blockIdx.x * WARPS + w, ways) < stop; w++) {
+                const float4 one = *(const float4 *)(slot<HIDDEN>(unit, w) + row * LINE + 4 * lane);
+                sum.x += one.x, sum.y += one.y, sum.z += one.z, sum.w += one.w;
+            }
+            give(to + row * (tail ? HIDDEN : BLOCK), sum);
         }
     }
 }
 
 // The output: of each row 128 numbers a warp, picks in their order, the parts of each in the order of the list.
 template <int HIDDEN>
-__device__ __forceinline__ void gather(const Args &a, const Plan &p) {
+__device__ __forceinline__ void gather(const Args &a, const Plan &p, const float *space) {
     using S = Shape<HIDDEN>;
+    const Space places(a.rows * a.top_k, a.tiles, HIDDEN, gridDim.x);
     const int lane = threadIdx.x & 31;
-    const uint32_t ways = gridDim.x * WARPS, total = p.items * S::DOWN;
-    for (int task = blockIdx.x + (threadIdx.x >> 5) * gridDim.x; task < a.rows * S::GROUPS; task += ways) {
+    const uint32_t total = p.items * S::DOWN;
+#pragma unroll 1
+    for (int task = blockIdx.x + (threadIdx.x >> 5) * gridDim.x; task < a.rows * S::GROUPS; task += gridDim.x * WARPS) {
         const int row = task / S::GROUPS, group = task % S::GROUPS;
-        float4 one[TOP_K], scale[TOP_K];
-        uint32_t next[TOP_K];  // warp whose stretch may begin within this pick's part of the list, while it is below the next one
-        uint32_t stop[TOP_K];
-        bool more = false;
+        // Lane k finds where pick k's sum lies, and its parts from thread blocks that begin within it.
+        int at = -1, next = 0, more = 0, scale_at = -1;
+        const int place = lane < a.top_k ? p.place[row * a.top_k + lane] : MOST;
+        if (place != MOST) {
+            const Expert e = p.expert[p.block[row * a.top_k + lane]];
+            const uint32_t start = e.first * S::DOWN + group * 2 * e.depth, first = first_from(total, start + 1, gridDim.x);
+            at = places.sums + place * HIDDEN + group * BLOCK;
+            next = places.heads + (first * ROWS + place - e.row) * BLOCK;
+            more = first_from(total, start + 2 * e.depth, gridDim.x) - first;
+            scale_at = e.base / a.tiles * HIDDEN + group * BLOCK;
+        }
+        uint2 scale[TOP_K];
+        float f[TOP_K][4] = {};
 #pragma unroll
         for (int k = 0; k < TOP_K; k++) {
-            one[k] = scale[k] = make_float4(0.f, 0.f, 0.f, 0.f);
-            next[k] = stop[k] = 0;
-            const int place = k < a.top_k ? p.place[row * a.top_k + k] : MOST;
-            if (place == MOST) continue;
-            const Expert e = p.expert[p.block[row * a.top_k + k]];
-            one[k] = __ldcg((const float4 *)(a.sums + (size_t)place * HIDDEN + group * BLOCK + 4 * lane));
-            scale[k] = four_halves(a.down_out + (size_t)(e.base / a.tiles) * HIDDEN + group * BLOCK + 4 * lane);
-            const uint32_t start = e.first * S::DOWN + group * 4 * e.depth;
-            next[k] = start * ways / total;
-            while (share(total, next[k], ways) <= start) next[k]++;
-            stop[k] = start + 4 * e.depth;
-            more |= next[k] < ways && share(total, next[k], ways) < stop[k];
+            const int from = __shfl_sync(0xFFFFFFFFu, scale_at, k);
+            scale[k] = from < 0 ? make_uint2(0, 0) : *(const uint2 *)(a.down_out + from + 4 * lane);
         }
-        while (more) {  // one part of each pick at a time, all of them asked for together
-            more = false;
+        const int rounds = __reduce_max_sync(0xFFFFFFFFu, more);
+#pragma unroll 1
+        for (int round = 0; round <= rounds; round++) {
+            float4 one[TOP_K];
+            bool again;
+            do {
+                again = false;
 #pragma unroll
-            for (int k = 0; k < TOP_K; k++) {
-                if (next[k] >= ways || stop[k] == 0) continue;
-                const uint32_t begin = share(total, next[k], ways), end = share(total, next[k] + 1, ways);
-                if (begin >= stop[k]) continue;
-                more |= end < stop[k];
-                const int index = row * a.top_k + k, within = p.place[index] - p.expert[p.block[index]].row;
-                const float4 part = begin == end ? make_float4(0.f, 0.f, 0.f, 0.f)
-                                                 : __ldcg((const float4 *)(a.heads + ((size_t)next[k] * ROWS + within) * BLOCK + 4 * lane));
-                one[k].x += part.x, one[k].y += part.y, one[k].z += part.z, one[k].w += part.w;
-                next[k]++;
-            }
+                for (int k = 0; k < TOP_K; k++) {
+                    const int from = __shfl_sync(0xFFFFFFFFu, at, k);
+                    one[k] = from < 0 ? make_float4(0.f, 0.f, 0.f, 0.f) : ask(space + from + 4 * lane);
+                }
+#pragma unroll
+                for (int k = 0; k < TOP_K; k++) again |= missing(one[k]);
+            } while (__any_sync(0xFFFFFFFFu, again));
+#pragma unroll
+            for (int k = 0; k < TOP_K; k++) f[k][0] += one[k].x, f[k][1] += one[k].y, f[k][2] += one[k].z, f[k][3] += one[k].w;
+            at = round < more ? next + round * (ROWS * BLOCK) : -1;
         }
+        turn(f);
         float y[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
         for (int k = 0; k < TOP_K; k++) {
-            if (stop[k] == 0) continue;
-            float f[4] = {one[k].x, one[k].y, one[k].z, one[k].w};
-            turn(f);
-            y[0] = fmaf(f[0], scale[k].x, y[0]), y[1] = fmaf(f[1], scale[k].y, y[1]);
-            y[2] = fmaf(f[2], scale[k].z, y[2]), y[3] = fmaf(f[3], scale[k].w, y[3]);
+            const float4 factor = as_floats(scale[k]);
+            y[0] = fmaf(f[k][0], factor.x, y[0]), y[1] = fmaf(f[k][1], factor.y, y[1]);
+            y[2] = fmaf(f[k][2], factor.z, y[2]), y[3] = fmaf(f[k][3], factor.w, y[3]);
         }
         *(float4 *)(a.out + (size_t)row * HIDDEN + group * BLOCK + 4 * lane) = make_float4(y[0] * ROOT, y[1] * ROOT, y[2] * ROOT, y[3] * ROOT);
     }
@@ -474,13 +510,13 @@ __device__ __forceinline__ void gather(const Args &a, const Plan &p) {
 
 template <int HIDDEN, bool EXACT>
 __global__ void __launch_bounds__(THREADS, 1) exl3_layer(const __grid_constant__ Args a) {
-    __shared__ uint64_t full[2], empty[2];
-    __shared__ float factors[WARPS][ROWS];
-    const int warp = threadIdx.x >> 5;
-    if (threadIdx.x == 0) {
-        for (int set = 0; set < 2; set++) barrier_init(full + set, WARPS), barrier_init(empty + set, 1);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
+    using S = Shape<HIDDEN>;
+    __shared__ Shared s;
+    __shared__ unsigned long long launched;  // launches of this stream, this one counted
+    const int t = threadIdx.x, warp = t >> 5, lane = t & 31;
+    if (lane == 0 && warp < 2) barrier_init(s.full + warp, WARPS), barrier_init(s.empty + warp, 1);
+    __syncwarp();
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     float early[IMPORTANCE];
     fetch_importance(a, early);
     Plan p;
@@ -489,28 +525,41 @@ __global__ void __launch_bounds__(THREADS, 1) exl3_layer(const __grid_constant__
     come_nearer<HIDDEN>(a);
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
-    // Every launch adds twice the number of blocks: what is complete when all have arrived, found before this block does.
-    unsigned long long met = 0;
-    if (threadIdx.x == 0) {
-        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(met) : "l"(a.meet) : "memory");
-        met -= met % (2 * gridDim.x);
+    // Every launch adds the number of blocks to the count of arrivals, so what is read before one's own arrival tells the launches.
+    unsigned long long met0 = 0;
+    if (t == THREADS - 32) asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(met0) : "l"(a.meet) : "memory");
+    const Own own = planned<ROWS, S::STEPS>(a, p, scratch, early);
+    const uint32_t begin = share(p.items * S::STEPS, blockIdx.x, gridDim.x);
+    const int bits = warp < SLICES ? a.bits_gate : a.bits_up;
+    if (begin < share(p.items * S::STEPS, blockIdx.x + 1, gridDim.x)) {  // the first step and its scales come nearer while the places are found
+        const int item = *scratch.start;
+        const Expert e = p.expert[item >> 6];
+        const uint8_t *step = (warp < SLICES ? a.gate : a.up) + ((size_t)(e.base + (item & 63)) * (HIDDEN / STEP) + warp % SLICES * S::STEPS + begin % S::STEPS) * (1024 * bits);
+        if (lane < 8 * bits) near(step + lane * 128);
+        if (lane < S::SLICE / 64) near(scales_of<HIDDEN>(a, e) + lane * 64);
     }
-    const Own own = planned<ROWS, Shape<HIDDEN>::HALVES>(a, p, scratch, early);
     listed(p, own);
     placed<ROWS>(a, p, scratch, own);
+    if (t == THREADS - 32) launched = met0 / gridDim.x + 1;
     __syncthreads();
-    const int bits = warp < SLICES ? a.bits_gate : a.bits_up;
-    if (bits == 2) read_gate_up<HIDDEN, EXACT, 2>(a, p, full, empty, factors[warp]);
-    else if (bits == 3) read_gate_up<HIDDEN, EXACT, 3>(a, p, full, empty, factors[warp]);
-    else read_gate_up<HIDDEN, EXACT, 4>(a, p, full, empty, factors[warp]);
-    arrive(a);
-    met += gridDim.x;
-    if (a.bits_down == 2) read_down<HIDDEN, EXACT, 2>(a, p, met, factors[warp]);
-    else if (a.bits_down == 3) read_down<HIDDEN, EXACT, 3>(a, p, met, factors[warp]);
-    else read_down<HIDDEN, EXACT, 4>(a, p, met, factors[warp]);
-    arrive(a);
-    await_all(a, met + gridDim.x);
-    gather<HIDDEN>(a, p);
+    float *const space = a.space + (launched & 1) * a.size;
+    {
+        uint4 *next = (uint4 *)(a.space + (~launched & 1) * a.size);
+#pragma unroll 1
+        for (int i = blockIdx.x * THREADS + t; i < a.size / 4; i += gridDim.x * THREADS) next[i] = make_uint4(MISSING, MISSING, MISSING, MISSING);
+    }
+    if (t == THREADS - 32) asm volatile("red.relaxed.gpu.global.add.u64 [%0], 1;" ::"l"(a.meet) : "memory");
+    uint32_t unit = 0;
+#pragma unroll 1
+    for (int down = 0; down < 2; down++) {
+        const int rate = down ? a.bits_down : bits;
+        if (rate == 2) unit = read<HIDDEN, EXACT, 2>(a, p, s, space, down, unit);
+        else if (rate == 3) unit = read<HIDDEN, EXACT, 3>(a, p, s, space, down, unit);
+        else unit = read<HIDDEN, EXACT, 4>(a, p, s, space, down, unit);
+    }
+    __syncthreads();
+    join<HIDDEN>(a, p, space, unit);
+    gather<HIDDEN>(a, p, space);
 }
 
 // The numbers of pieces as the exact products see them, in the order of a lane's positions: [pieces][4 blocks][32 lanes][32].
@@ -559,8 +608,8 @@ extern "C" int exl3_shared(int rows, int top_k, int tiles, int hidden) {
     return -1;
 }
 
-// Rows of one expert that are multiplied at once: experts with more are read again for the others.
-extern "C" int exl3_rows() { return ROWS; }
+// Floats of a step in each of the two buffers of what thread blocks hand on, all MISSING before the first launch.
+extern "C" int exl3_space(int rows, int top_k, int tiles, int hidden, int blocks) { return Space(rows * top_k, tiles, hidden, blocks).size; }
 
 // Decodes pieces to float16, for whoever wants to see that they are the codebook's to the last bit.
 extern "C" int exl3_decode(const void *pieces, int count, int bits, void *out, void *stream) {
@@ -575,16 +624,15 @@ extern "C" int exl3_decode(const void *pieces, int count, int bits, void *out, v
 // overlap the end of the kernel before.
 extern "C" int exl3_read(const void *gate, const void *up, const void *down, const void *gate_in, const void *up_in, const void *gate_out,
                          const void *up_out, const void *down_in, const void *down_out, const void *importance, const void *price, const void *x,
-                         const void *picks, const void *weights, const void *valid, void *h, void *parts, void *sums, void *heads, void *out,
-                         void *meet, void *joined, void *told, int rows, int top_k, int experts, int tiles, int floor, int hidden, int bits_gate,
+                         const void *picks, const void *weights, const void *valid, void *space, void *out, void *meet, void *told, int rows, int top_k, int experts, int tiles, int floor, int hidden, int bits_gate,
                          int bits_up, int bits_down, float limit, int exact, int blocks, int early, void *stream) {
     for (int bits : {bits_gate, bits_up, bits_down})
         if (bits < 2 || bits > 4) return -1;
     const Args a = {(const uint8_t *)gate, (const uint8_t *)up, (const uint8_t *)down, (const __half *)gate_in, (const __half *)up_in,
                     (const __half *)gate_out, (const __half *)up_out, (const __half *)down_in, (const __half *)down_out,
                     (const float *)importance, (const float *)price, (const __nv_bfloat16 *)x, (const int *)picks, (const float *)weights,
-                    (const int *)valid, (float *)h, (float *)parts, (float *)sums, (float *)heads, (float *)out, (unsigned long long *)meet,
-                    (int *)joined, (int *)told, rows, top_k, experts, tiles, floor, bits_gate, bits_up, bits_down, limit};
+                    (const int *)valid, (float *)space, (float *)out, (unsigned long long *)meet, (int *)told,
+                    rows, top_k, experts, tiles, floor, bits_gate, bits_up, bits_down, Space(rows * top_k, tiles, hidden, blocks).size, limit};
 #define CASE(H) if (hidden == H) return exact ? launch<H, true>(a, blocks, early, (cudaStream_t)stream) : launch<H, false>(a, blocks, early, (cudaStream_t)stream);
     EVERY(CASE)
 #undef CASE

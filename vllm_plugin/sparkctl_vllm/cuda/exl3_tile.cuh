@@ -83,12 +83,8 @@ __device__ __forceinline__ void pairs(uint32_t (&made)[POSITIONS / 2], const uin
     if constexpr (P + 2 < POSITIONS) pairs<K, P + 2>(made, w);
 }
 
-// Pieces of a warp that wait in registers. With one, as many bytes as a piece has are on their way all the time: its words are asked for anew
-// once they are used up. Two left the loop too few registers and were up to
-// 6 % slower on an H200.
-constexpr int HELD = 1;
-
-// A piece: adds what 64 inputs give to 64 outputs. Words that are used up make room for those of the piece `next`.
+// A piece: adds what 64 inputs give to 64 outputs. Words that are used up make room for those of the piece `next`, so that as many bytes as
+// a piece has are on their way all the time. Two pieces in registers left the loop too few of them and were up to 6 % slower on an H200.
 template <int K, class C, int N>
 __device__ __forceinline__ void multiply_piece(C (&c)[MS][4], uint4 (&words)[K], const uint32_t (&b)[N], const uint8_t *next) {
 #pragma unroll
@@ -104,28 +100,11 @@ __device__ __forceinline__ void multiply_piece(C (&c)[MS][4], uint4 (&words)[K],
     }
 }
 
-// The first pieces of a stretch of pieces begin to end, of which `from` is the first step's; a stretch may begin with the second half of a step.
-template <int K>
-__device__ __forceinline__ void fetch_first(uint4 (&words)[HELD][K], const uint8_t *from, uint32_t begin, uint32_t end) {
-    constexpr int BYTES = piece_bytes(K);
-    if constexpr (HELD == 1) fetch<K>(words[0], from + (begin & 1) * BYTES);
-    else {
-        if (!(begin & 1)) fetch<K>(words[0], from);
-        if ((begin | 1) < end) fetch<K>(words[1], from + BYTES);
-    }
-}
-// Both halves of a step, as far as they are in the stretch; `after` is the next step's. Where nothing follows, what is there is read again:
-// that comes out of the L2, and takes no branch between the products.
+// A step: both halves of 128 outputs, of which the first one's words are there; `after` is the next step.
 template <int K, class C, int N>
-__device__ __forceinline__ void multiply_step(C (&c)[2][MS][4], uint4 (&words)[HELD][K], const uint32_t (&b)[N],
-                                              const uint8_t *from, const uint8_t *after, uint32_t done, uint32_t begin, uint32_t end) {
-    constexpr int BYTES = piece_bytes(K);
-    constexpr bool ONE = HELD == 1;
-    const bool upper = done + 1 < end;
-    after = done + 2 < end ? after : from;
-    if (done >= begin) multiply_piece<K>(c[0], words[0], b, ONE ? from + BYTES : after);
-    else if (!ONE) fetch<K>(words[0], after);
-    if (upper) multiply_piece<K>(c[1], words[ONE ? 0 : 1], b, ONE ? after : after + BYTES);
+__device__ __forceinline__ void multiply_step(C (&c)[2][MS][4], uint4 (&words)[K], const uint32_t (&b)[N], const uint8_t *from, const uint8_t *after) {
+    multiply_piece<K>(c[0], words, b, from + piece_bytes(K));
+    multiply_piece<K>(c[1], words, b, after);
 }
 
 // The activations of a step as B registers, each four times over, from the 16 bytes of this lane's column.

@@ -32,31 +32,18 @@ def build(architecture: str) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """What the layers of one stream share between the phases; no layer reads what another left, but for the counts."""
+    """What the layers of one stream share: what thread blocks hand on, twice, the count of arrivals, and what was planned last."""
 
-    h: torch.Tensor
-    parts: torch.Tensor
-    sums: torch.Tensor
-    heads: torch.Tensor
+    space: torch.Tensor
     meet: torch.Tensor
-    joined: torch.Tensor
     told: torch.Tensor
 
     @classmethod
-    def of(cls, shape: Shape, blocks: int, at_once: int, device: torch.device) -> "Workspace":
-        """Reserve it, before a graph is captured."""
-        places = shape.rows * shape.top_k
-
-        def floats(*size: int) -> torch.Tensor:
-            return torch.zeros(size, dtype=torch.float32, device=device)
-
+    def of(cls, shape: Shape, size: int, device: torch.device) -> "Workspace":
+        """Reserve it, before a graph is captured; `size` is in floats."""
         return cls(
-            h=floats(places, shape.tiles * BLOCK),
-            parts=floats(blocks, 2, at_once, 2, BLOCK),
-            sums=floats(places, shape.hidden),
-            heads=floats(blocks * 2 * SLICES, at_once, BLOCK),
+            space=torch.full((2, size), native.MISSING, dtype=torch.int32, device=device),
             meet=torch.zeros(1, dtype=torch.int64, device=device),
-            joined=torch.zeros(blocks, dtype=torch.int32, device=device),
             told=torch.zeros(2, shape.experts, dtype=torch.int32, device=device),
         )
 
@@ -75,7 +62,8 @@ class Kernel:
         why = obstacle(shape, shared, most)
         demand(not why, "shape", shape, "one that the EXL3 kernel takes", why)
         self.blocks = properties.multi_processor_count
-        self.workspace = Workspace.of(shape, self.blocks, self._library.exl3_rows(), device)
+        size = self._library.exl3_space(shape.rows, shape.top_k, shape.tiles, shape.hidden, self.blocks)
+        self.workspace = Workspace.of(shape, size, device)
 
     def __call__(  # noqa: PLR0913, PLR0917 - the operands of one layer
         self,
@@ -97,7 +85,7 @@ class Kernel:
         pointers = (
             *(gate, up, down, suh[0], suh[1], svh[0], svh[1], suh[2], svh[2]),
             *(importance, price, x, picks, routed, valid),
-            *(space.h, space.parts, space.sums, space.heads, out, space.meet, space.joined, space.told),
+            *(space.space, out, space.meet, space.told),
         )
         stream = torch.cuda.current_stream(x.device).cuda_stream
         code = self._library.exl3_read(
