@@ -31,12 +31,12 @@ def instructions(library: Path) -> list[list[str]]:
     return [re.findall(r"/\*[0-9a-f]{4,}\*/\s+(.*?);", kernel) for kernel in kernels]
 
 
-def loops(kernel: list[str], product: str = "HMMA") -> list[range]:
+def loops(kernel: list[str], product: str = "HMMA", gap: int = GAP) -> list[range]:
     """From the first to the last product of each loop."""
     products = [place for place, one in enumerate(kernel) if product in one]
     begins = [
         0,
-        *(at for at in range(1, len(products)) if products[at] - products[at - 1] > GAP),
+        *(at for at in range(1, len(products)) if products[at] - products[at - 1] > gap),
         len(products),
     ]
     return [range(products[a], products[b - 1]) for a, b in pairwise(begins)]

@@ -21,8 +21,10 @@ GB10_SHARED = 101_376
 """Bytes a block can have on compute capability 12.1 (CUDA C++ programming guide, technical specifications: 99 KB)."""
 SHAPE = Shape(rows=16, top_k=6, experts=384, tiles=5, hidden=5120, limit=10.0, bits=(3, 3, 3))
 FAST, EXACT = "IMMA", "HMMA"
-SHORT = 5000
-"""Instructions beside the loops of all rates."""
+SHORT = 9000
+"""Instructions beside the loops of all rates: 7,900 when this was written, of some 16,000 in the form before."""
+FAR = 300
+"""Instructions between two products of one loop at most: the exact way decodes up to 90."""
 RATES = 3
 """Rates that are compiled, each with one loop for gate, up and down."""
 
@@ -40,7 +42,7 @@ def test_hot_loops_do_not_spill(architecture):
 def test_the_exact_loops_do_not_spill(architecture):
     """The same of float16 products, 32 a step."""
     (exact,) = (one for one in instructions(kernel.build(architecture)) if any(EXACT in each for each in one))
-    hot = [exact[loop.start : loop.stop + 1] for loop in loops(exact, EXACT)]
+    hot = [exact[loop.start : loop.stop + 1] for loop in loops(exact, EXACT, FAR)]
     assert [sum(EXACT in one for one in loop) for loop in hot] == [32] * RATES
     assert [one for loop in hot for one in loop if re.search(r"\b(LDL|STL)", one)] == []
 
@@ -51,7 +53,7 @@ def test_the_code_of_one_rate_is_short(architecture):
     for one in instructions(kernel.build(architecture)):
         products = FAST if any(FAST in each for each in one) else EXACT
         if any(products in each for each in one):
-            assert len(one) - sum(len(loop) for loop in loops(one, products)) < SHORT
+            assert len(one) - sum(len(loop) for loop in loops(one, products, FAR)) < SHORT
 
 
 @pytest.mark.parametrize("rows", [1, 36, 64])

@@ -28,9 +28,6 @@ using namespace budget;
 #ifndef EXL3_ROWS
 #define EXL3_ROWS 4                    // rows of one expert that are multiplied at once, at most 4
 #endif
-#ifndef EXL3_AHEAD
-#define EXL3_AHEAD 0                   // steps that a warp asks into L2 before it asks for their words; 0 for none
-#endif
 constexpr int ROWS = EXL3_ROWS;
 constexpr int SLICES = WARPS / 2;      // warps that share the inputs of gate, or of up
 constexpr int LINE = BLOCK + 8;        // floats from one row of partial sums to the next: no two lanes meet in a bank
@@ -323,10 +320,15 @@ __device__ __forceinline__ void reduce(const Args &a, const Plan &p, float *spac
     }
 }
 
-// Barriers of the partial sums of gate and up, and the factors of each warp's activations.
+// A unit of down that is broken among the warps of this thread block: where its sum goes, where it stops in the list, its rows or none.
+struct __align__(16) Open { int to, pitch; uint32_t stop; int count; };
+
+// Barriers of the partial sums of gate and up, the factors of each warp's activations, and of each warp the unit in which the thread block
+// begins (the first warp's), and that in which the warp ends.
 struct Shared {
     uint64_t full[2], empty[2];
     float factors[WARPS][ROWS];
+    Open open[WARPS][2];
 };
 
 // A warp's stretch of gate or up, or of down. Returns how many units of partial sums the thread block has used.
@@ -337,6 +339,9 @@ __device__ __forceinline__ uint32_t read(const Args &a, const Plan &p, Shared &s
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, q = lane & 3;
     const uint32_t total = p.items * (down ? S::DOWN : S::STEPS), ways = gridDim.x * (down ? WARPS : 1), self = down ? blockIdx.x * WARPS + warp : blockIdx.x;
     const uint32_t begin = share(total, self, ways), end = share(total, self + 1, ways);
+    const Space at(a.rows * a.top_k, a.tiles, HIDDEN, gridDim.x);
+    if (down && lane < 2) s.open[warp][lane].count = 0;
+    __syncwarp();
     auto await_empty = [&] {
         if (unit > 1) barrier_wait(shared_address(s.empty + (unit & 1)), (unit / 2 - 1) & 1);
     };
@@ -344,8 +349,13 @@ __device__ __forceinline__ uint32_t read(const Args &a, const Plan &p, Shared &s
         const float4 zeros = make_float4(0.f, 0.f, 0.f, 0.f);
         if (down) {
             await_empty();
+#pragma unroll 1
             for (int row = 0; row < ROWS; row++) *(float4 *)(slot<HIDDEN>(unit, warp) + row * LINE + 4 * lane) = zeros;
-        } else if (warp < 2 * ROWS) give(space + Space(a.rows * a.top_k, a.tiles, HIDDEN, gridDim.x).parts + (blockIdx.x * (2 * ROWS) + warp) * BLOCK + 4 * lane, zeros);
+            if (warp == 0 && begin < total) {
+                const Unit u = unit_at<HIDDEN>(p, down, begin);
+                if (lane == 0 && u.step) s.open[0][0] = Open{at.heads + (int)blockIdx.x * (ROWS * BLOCK), BLOCK, begin + u.length - u.step, p.expert[u.v].count};
+            }
+        } else if (warp < 2 * ROWS) give(space + at.parts + (blockIdx.x * (2 * ROWS) + warp) * BLOCK + 4 * lane, zeros);
         return unit;
     }
     const uint32_t per_unit = down ? 2 * a.tiles : HIDDEN / STEP, per_expert = down ? S::GROUPS : a.tiles;
@@ -387,17 +397,21 @@ __device__ __forceinline__ uint32_t read(const Args &a, const Plan &p, Shared &s
                 const uint4 *at = activations<EXACT>(x, step);
                 take(b, at);
                 if (!EXACT) all = added(*at, all);
-                if (EXACT || EXL3_AHEAD == 0) {
-                } else if (lane == 0 && step + EXL3_AHEAD < stop) into_l2(from + EXL3_AHEAD * BYTES, BYTES);
                 const uint8_t *after = step + 1 < stop ? from + BYTES : beyond;
                 multiply_step<K>(c, words, b, from, after);
                 from = after;
             }
-            float *to;
+            float *to = slot<HIDDEN>(unit, warp);
             int pitch = LINE;
-            if (!down || head) await_empty(), to = slot<HIDDEN>(unit, warp);
-            else if (stop < length) to = (float *)region<HIDDEN>();
-            else to = space + Space(a.rows * a.top_k, a.tiles, HIDDEN, gridDim.x).sums + e.row * HIDDEN + (index - 1) * BLOCK, pitch = HIDDEN;
+            if (!down || head) await_empty();
+            if (down) {
+                const int sum = at.sums + e.row * HIDDEN + (index - 1) * BLOCK;
+                const bool tail = !head && stop < length;
+                if (tail) to = (float *)region<HIDDEN>();
+                else if (!head) to = space + sum, pitch = HIDDEN;
+                if (lane == 0 && (tail || (head && warp == 0)))
+                    s.open[warp][tail] = Open{tail ? sum : at.heads + (int)blockIdx.x * (ROWS * BLOCK), tail ? HIDDEN : BLOCK, behind + length - stop, e.count};
+            }
             __syncwarp();
             settle<EXACT>(c, all, s.factors[warp][q % ROWS], to + q * pitch, q < e.count);
             __syncwarp();
@@ -421,30 +435,23 @@ __device__ __forceinline__ uint32_t read(const Args &a, const Plan &p, Shared &s
 
 // Of down: where a unit is broken among warps of this thread block, its first part and those behind it as one, `unit` telling their slots.
 template <int HIDDEN>
-__device__ __forceinline__ void join(const Args &a, const Plan &p, float *space, uint32_t unit) {
-    const Space at(a.rows * a.top_k, a.tiles, HIDDEN, gridDim.x);
+__device__ __forceinline__ void join(const Plan &p, const Shared &s, float *space, uint32_t unit) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    const uint32_t total = p.items * Shape<HIDDEN>::DOWN, ways = gridDim.x * WARPS, self = blockIdx.x * WARPS + warp;
-    const uint32_t begin = share(total, self, ways), end = share(total, self + 1, ways);
 #pragma unroll 1
-    for (int tail = 0; tail < 2; tail++) {  // the unit in which the thread block begins, and that in which this warp ends
-        const uint32_t broken = tail ? end : begin;
-        if (broken == total || (tail ? begin == end : warp != 0)) continue;
-        const Unit u = unit_at<HIDDEN>(p, true, broken);
-        if (u.step == 0 || (tail && broken - u.step < begin)) continue;
-        const uint32_t stop = broken - u.step + u.length;
-        const Expert e = p.expert[u.v];
-        const float *own = (tail ? (const float *)region<HIDDEN>() : slot<HIDDEN>(unit, 0)) + 4 * lane;
-        float *to = space + (tail ? at.sums + e.row * HIDDEN + u.index * BLOCK : at.heads + blockIdx.x * (ROWS * BLOCK)) + 4 * lane;
+    for (int tail = 0; tail < 2; tail++) {
+        const Open open = s.open[warp][tail];
+        if (open.count == 0) continue;
+        const int last = min(WARPS, (int)(first_from(p.items * Shape<HIDDEN>::DOWN, open.stop, gridDim.x * WARPS) - blockIdx.x * WARPS));
+        const float *own = (tail ? (const float *)region<HIDDEN>() : slot<HIDDEN>(unit, warp)) + 4 * lane;
 #pragma unroll 1
-        for (int row = 0; row < e.count; row++) {
+        for (int row = 0; row < open.count; row++) {
             float4 sum = *(const float4 *)(own + row * LINE);
-#pragma unroll 1
-            for (int w = warp + 1; w < WARPS && share(total, blockIdx.x * WARPS + w, ways) < stop; w++) {
+#pragma unroll 4
+            for (int w = warp + 1; w < last; w++) {
                 const float4 one = *(const float4 *)(slot<HIDDEN>(unit, w) + row * LINE + 4 * lane);
                 sum.x += one.x, sum.y += one.y, sum.z += one.z, sum.w += one.w;
             }
-            give(to + row * (tail ? HIDDEN : BLOCK), sum);
+            give(space + open.to + row * open.pitch + 4 * lane, sum);
         }
     }
 }
@@ -558,7 +565,7 @@ __global__ void __launch_bounds__(THREADS, 1) exl3_layer(const __grid_constant__
         else unit = read<HIDDEN, EXACT, 4>(a, p, s, space, down, unit);
     }
     __syncthreads();
-    join<HIDDEN>(a, p, space, unit);
+    join<HIDDEN>(p, s, space, unit);
     gather<HIDDEN>(a, p, space);
 }
 
