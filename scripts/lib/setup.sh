@@ -4,6 +4,9 @@
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 VENV=${SPARKCTL_VENV:-$ROOT/.venv}
 
+# Tests and demo start hundreds of verbs: where Python may not keep what it has compiled, it compiles all of sparkctl each time.
+unset PYTHONDONTWRITEBYTECODE
+
 say() { printf '%s\n' "$*" >&2; }
 
 # give_up WHAT HINT: used wrongly or not installable from here.

@@ -23,7 +23,7 @@ REASONS = {
 DEFAULT = {"slow-flip"}
 """Measured in the default tests, the others under --full."""
 
-pytestmark = [pytest.mark.cluster, pytest.mark.apart]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture(

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from conftest import Program
 
 BUNDLES = Path(__file__).parent / "bundles"
-FAULTS = {one.name: one for one in scenarios() if one.fault}
+SCENARIOS = {one.name: one for one in scenarios()}
+FAULTS = {name: one for name, one in SCENARIOS.items() if one.fault}
 
 # What only shows while ranks load or serve: a look at the nodes finds nothing.
 AT_RUN_TIME = {name for name, one in FAULTS.items() if one.section in {"guard", "bench"}}
@@ -103,7 +104,6 @@ def fault(request: pytest.FixtureRequest, program: "Program") -> Iterator[Scenar
 
 
 @pytest.mark.cluster
-@pytest.mark.apart
 def test_a_boot_ends_as_its_fault_wants(program: "Program", fault: Scenario) -> None:
     """Exit code, node, what was measured, wanted and to be done, and no rank is left; settled or warned, it boots."""
     ended = program("boot", "--rehearsal", "--json")
@@ -121,7 +121,6 @@ def test_a_boot_ends_as_its_fault_wants(program: "Program", fault: Scenario) -> 
 
 
 @pytest.mark.cluster
-@pytest.mark.apart
 @pytest.mark.full
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_without_its_fault_the_same_line_boots(program: "Program", name: str) -> None:
@@ -137,7 +136,7 @@ def test_without_its_fault_the_same_line_boots(program: "Program", name: str) ->
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_scenario_is_the_healthy_one_but_for_its_nodes(name: str) -> None:
     """So that a boot that fails on it fails for its fault."""
-    healthy = next(one for one in scenarios() if one.name == "healthy")
+    healthy = SCENARIOS["healthy"]
     mended = dataclasses.replace(FAULTS[name], nodes={})
     told = {key: getattr(mended, key) for key in ("pace", "seed", "boot_s", "noise", "levers", "nodes")}
     assert told == {key: getattr(healthy, key) for key in told}
