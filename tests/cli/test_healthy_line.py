@@ -1,75 +1,89 @@
-"""A healthy practice line from check to down: what a newcomer sees, with figures that follow the simulated model."""
+"""A healthy practice line from check to down: what a newcomer sees, with figures that follow the simulated model.
+
+The tests use one line, in this order: boots are what takes the time.
+"""
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import httpx
 import pytest
 
+from ledger.entry import Row
 from ledger.journal import Journal
 
-from .conftest import Program
+from . import short_sessions
+from .conftest import Ended, Program
 
 pytestmark = pytest.mark.cluster
 
+RECORDED = Path(__file__).parents[1] / "tuner" / "agents" / "data" / "weka-subagents.json"
+DAMAGE = "env.VLLM_MARLIN_INPUT_DTYPE=int8"
 
-def test_a_healthy_line_boots_serves_and_goes_down(practice: Program) -> None:
-    """Check passes; boot is ready; a second boot replaces it; bench measures; down leaves nothing."""
-    journal = Journal(practice.state / "ledger.jsonl")
-    before = len(journal.read().rows)
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The line, and how its check and its first boot ended."""
+
+    call: Program
+    checked: Ended
+    booted: Ended
+
+    def rows(self, kind: str) -> Sequence[Row]:
+        """The rows of a kind in its ledger."""
+        return [row for row in Journal(self.call.state / "ledger.jsonl").read().rows if row.kind == kind]
+
+
+@pytest.fixture(scope="module")
+def line(practice: Program) -> Line:
+    """The line after its first boot."""
     checked = practice("check", "--rehearsal", "--scenario", "healthy", "--json")
-    assert checked.code == 0, checked.err
-    assert {one["verdict"] for one in checked.document["findings"]} == {"pass"}
+    return Line(practice, checked, practice("boot", "--rehearsal", "--json"))
 
-    first = practice("boot", "--rehearsal", "--json")
-    assert first.code == 0, first.err
-    smoked = {one["name"]: one["fault"] for one in first.document["smokes"]}
+
+def test_a_healthy_line_boots_and_serves(line: Line) -> None:
+    """Check passes; boot is ready; while it serves the GPU is left alone."""
+    assert line.checked.code == 0, line.checked.err
+    assert {one["verdict"] for one in line.checked.document["findings"]} == {"pass"}
+    assert line.booted.code == 0, line.booted.err
+    smoked = {one["name"]: one["fault"] for one in line.booted.document["smokes"]}
     assert smoked == dict.fromkeys(("count", "fact", "json", "prose", "tool", "burst"), "")
-    seen = practice("status", "--rehearsal", "--json")
+    seen = line.call("status", "--rehearsal", "--json")
     assert seen.code == 0
     assert [rank["state"] for rank in seen.document["ranks"]] == ["running"] * 4
-    assert {rank["boot"] for rank in seen.document["ranks"]} == {first.document["boot"]}
+    assert {rank["boot"] for rank in seen.document["ranks"]} == {line.booted.document["boot"]}
 
-    while_serving = practice("check", "--rehearsal", "--json")
+    while_serving = line.call("check", "--rehearsal", "--json")
     assert while_serving.code in {1, 3}, "memory is in use and the GPU probe was not run beside the rank"
     gemv = [one for one in while_serving.document["findings"] if one["gate"] == "gemv"]
     assert {one["verdict"] for one in gemv} == {"unknown"}
 
-    second = practice("boot", "--rehearsal", "--json")
-    assert second.code == 0, second.err
-    assert second.document["boot"] != first.document["boot"]
 
-    measured = practice("bench", "--rehearsal", "--json")
+def test_a_bench_measures_and_its_row_holds_what_it_rests_on(line: Line) -> None:
+    """Figures of the model; counters, brackets and every text by its hash; beside another client it is void."""
+    measured = line.call("bench", "--rehearsal", "--json")
     assert measured.code == 0, measured.out
     figures = {one["name"]: one["value"] for one in measured.document["metrics"]}
     assert 40 < figures["c1_per_stream_tok_s"] < 70
     assert 1200 < figures["prefill_47k_tok_s"] < 1500
 
-    assert _beside_another_client(practice)
+    assert _beside_another_client(line.call)
 
-    logs = practice("logs", "--rehearsal", "--tail", "3", "--json")
-    assert [len(one["lines"]) for one in logs.document["logs"]] == [3, 3, 3, 3]
-
-    assert practice("down", "--rehearsal").code == 0
-    after = practice("status", "--rehearsal", "--json")
-    assert (after.code, after.document["state"]) == (1, "down")
-    again = practice("down", "--rehearsal")
-    assert again.code == 0, "taking down what is down is no fault"
-    kinds = [row.kind for row in journal.read().rows[before:] if row.kind != "step"]
-    assert kinds == ["boot", "boot", "bench", "bench"]
-    benches = [row.body for row in journal.read().rows[before:] if row.kind == "bench"]
-    sound, shared = (cast("dict[str, Any]", one) for one in benches)
+    sound, shared = (cast("dict[str, Any]", row.body) for row in line.rows("bench"))
     asked = sum(one["completion_tokens"] for one in sound["requests"])
     assert abs(sound["counters"]["made"] - asked) <= 4
     assert sound["counters"]["acceptance"] > 1
     assert len(sound["brackets"]) == 4
     assert all(node["sm_mhz"] and not node["unread"] for one in sound["brackets"] for node in one["nodes"])
     named = sound["requests"][0]["text_sha256"]
-    kept = practice("ledger", "text", named, "--json")
+    kept = line.call("ledger", "text", named, "--json")
     assert kept.code == 0
     assert len(kept.document["text"]) == sound["requests"][0]["text_chars"]
-    assert practice("ledger", "text", sound["workload_digest"]).code == 0
-    assert practice("ledger", "text", "0" * 64).code == 2
+    assert line.call("ledger", "text", sound["workload_digest"]).code == 0
+    assert line.call("ledger", "text", "0" * 64).code == 2
     assert shared["voids"]
 
 
@@ -89,3 +103,124 @@ def _beside_another_client(practice: Program) -> bool:
     out, err = running.communicate(timeout=60)
     assert running.returncode == 1, out + err
     return any("another client was served too" in one for one in json.loads(out)["voids"])
+
+
+def test_sessions_of_agents_on_a_practice_line(line: Line, tmp_path: Path) -> None:
+    """Levels of 1, 2 and 4 sessions give figures, the cached share grows from turn to turn, and each level is a row."""
+    path, out = tmp_path / "short.yml", tmp_path / "out.json"
+    path.write_text(short_sessions.text())
+    before = len(line.rows("bench"))
+    ended = line.call(
+        *("bench", "--rehearsal", "--agents", str(path), "--sessions", "1,2,4", "-o", str(out), "--json")
+    )
+    assert ended.code == 0, ended.out + ended.err
+    document = ended.document
+    assert (document["words"], document["simulated"], document["idle_cap_s"]) == ("own", True, 10.0)
+    assert [level["live"] for level in document["levels"]] == [1, 2, 4]
+    for level in document["levels"]:
+        shares = [place["cached_share"] for place in level["positions"]]
+        assert shares == sorted(shares), shares
+        assert shares[0] < 0.2
+        assert shares[-1] > 0.5
+        assert level["failed"] == 0
+        assert level["session_s"]["mean"] > level["busy_s"]["mean"] + 14, "3, 10 (capped) and 2 s are waited"
+        assert level["uncached_tokens"] + level["cached_tokens"] == level["prompt_tokens"]
+        assert level["per_user"]["p90"] <= level["per_user"]["p50"]
+    rate = [level["sessions_per_min"] for level in document["levels"]]
+    speed = [level["per_user"]["mean"] for level in document["levels"]]
+    assert rate[0] < rate[1] < rate[2]
+    assert speed[0] > speed[2] > 20
+    names = [cast("Any", row.body)["metrics"][0]["name"] for row in line.rows("bench")[before:]]
+    assert names == [f"agents_s{live}_per_user_tok_s" for live in (1, 2, 4)]
+    written = json.loads(out.read_text())["levels"]
+    assert [len(level["exchanges"]) for level in written] == [8, 8, 16]
+
+
+def test_a_recorded_session_is_replayed_as_filler(line: Line) -> None:
+    """Forced lengths and shared blocks work on the line, and the answer says that the text means nothing."""
+    arguments = ("--agents", str(RECORDED), "--sessions", "2", "--idle-cap", "1", "--json")
+    ended = line.call("bench", "--rehearsal", *arguments)
+    assert ended.code == 0, ended.out + ended.err
+    assert ended.document["words"] == "filler"
+    assert "acceptance and Engram lookups mean nothing" in ended.document["meaning"]
+    (level,) = ended.document["levels"]
+    assert level["calls"] == 20
+    assert level["acceptance"] is None
+    assert level["cached_share"] > 0.2
+
+
+def test_a_damaged_lever_exceeds_the_floor_that_its_line_stays_under(line: Line) -> None:
+    """Every task passes on all of them: only the scores tell, and the row and the climb can be read for it."""
+    kept = _ask(
+        line.call, "--keep", "--only", "probe", "--only", "tools", "--only", "code", "--only", "counting"
+    )
+    assert (kept["verdict"], kept["role"], kept["floor"].keys()) == ("kept", "reference", {"mix"})
+    assert [(part["part"], part["asked"], part["wrong"]) for part in kept["parts"]] == [
+        ("tools", 12, []),
+        ("counting", 2, []),
+        ("code", 5, []),
+    ]
+    early = line.call("quality", "--rehearsal", "--only", "probe", "--json")
+    assert (early.code, "no floor yet" in early.document["why"]) == (4, True)
+    twice = line.call("quality", "--rehearsal", "--only", "probe", "--floor", "--json")
+    assert (twice.code, "part of the floor already" in twice.document["error"]["message"]) == (1, True)
+
+    _boot(line.call)
+    floor = _ask(line.call, "--floor", "--only", "probe")["floor"]
+    assert (
+        floor["mix"]["kl_nats"]["high"]
+        < floor["restart"]["kl_nats"]["low"]
+        < floor["both"]["kl_nats"]["high"]
+    )
+
+    _boot(line.call)
+    healthy = _ask(line.call, "--only", "probe")
+    assert (healthy["verdict"], healthy["floor_boots"]) == ("passes", 2), healthy["why"]
+
+    _boot(line.call, "--set", DAMAGE)
+    foreign = line.call("quality", "--rehearsal", "--only", "probe", "--floor", "--json")
+    assert (foreign.code, "another recipe" in foreign.document["error"]["message"]) == (1, True)
+    written = str(line.call.state / "q.json")
+    damaged = line.call(
+        *("quality", "--rehearsal", "--only", "probe", "--only", "tools", "--json", "-o", written)
+    )
+    assert (damaged.code, damaged.document["verdict"]) == (1, "fails")
+    assert {one["outcome"] for one in damaged.document["probe"]["judged"]} == {"exceeds"}
+    assert damaged.document["parts"][0]["wrong"] == []
+    of_file = line.call("quality", "--rehearsal", "--only", "probe", "--json", "--reference", written)
+    assert (of_file.code, "no floor yet" in of_file.document["why"]) == (4, True)
+    whole = next(one for one in of_file.document["texts"] if not one["text"])
+    assert whole["measures"]["kl_nats"]["mean"] == 0, "the same boot scores the same texts alike"
+
+    listed = line.call("ledger", "list", "--json").document["rows"]
+    told = [one["about"] for one in listed if one["kind"] == "quality"]
+    assert "(reference)" in told[0]
+    assert line.call("ledger", "verify").code == 0
+
+
+def _boot(practice: Program, *more: str) -> None:
+    """Boot again: the ranks that ran are replaced."""
+    before = practice("status", "--rehearsal", "--json").document
+    booted = practice("boot", "--rehearsal", *more, "--json")
+    assert booted.code == 0, booted.err
+    assert booted.document["boot"] not in {rank["boot"] for rank in before["ranks"]}
+
+
+def _ask(practice: Program, *more: str) -> Any:
+    ended = practice("quality", "--rehearsal", *more, "--json")
+    assert ended.code == 0, ended.out + ended.err
+    return ended.document
+
+
+def test_down_leaves_nothing(line: Line) -> None:
+    """The ranks' logs can be read until they are gone; every boot and bench is a row of its own."""
+    logs = line.call("logs", "--rehearsal", "--tail", "3", "--json")
+    assert [len(one["lines"]) for one in logs.document["logs"]] == [3, 3, 3, 3]
+    assert line.call("down", "--rehearsal").code == 0
+    after = line.call("status", "--rehearsal", "--json")
+    assert (after.code, after.document["state"]) == (1, "down")
+    again = line.call("down", "--rehearsal")
+    assert again.code == 0, "taking down what is down is no fault"
+    rows = Journal(line.call.state / "ledger.jsonl").read().rows
+    kinds = [row.kind for row in rows if row.kind not in {"step", "quality"}]
+    assert kinds == ["boot", *["bench"] * 6, *["boot"] * 3]

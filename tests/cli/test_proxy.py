@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from ledger.journal import Journal
 
-from ..program import Program
+from ..program import Ended, Program
 from ..proxy.conftest import DONE, END, ROLE, chunk, sse, texts
 from ..tuner.conftest import ScriptedServer, Step, server
 
@@ -67,9 +68,11 @@ def test_an_alarm_is_told_counted_and_in_the_ledger(program: Program, server: Sc
         (("--listen", "203.0.113.9:1"), "cannot be listened on"),
     ],
 )
-def test_a_wrong_call_says_what_was_wanted(program: Program, flags: tuple[str, ...], said: str) -> None:
+def test_a_wrong_call_says_what_was_wanted(
+    called: Callable[..., Ended], flags: tuple[str, ...], said: str
+) -> None:
     """Exit code 2, no traceback."""
-    ended = program("proxy", "--url", "http://127.0.0.1:9", "--model", "m", *flags)
+    ended = called("proxy", "--url", "http://127.0.0.1:9", "--model", "m", *flags)
     assert ended.code == 2
     assert said in ended.err
     assert "Traceback" not in ended.err
