@@ -4,6 +4,7 @@
 environment of whoever called it, in a process group of its own, and ends when its caller does.
 """
 
+import gc
 import importlib
 import os
 import select
@@ -26,6 +27,8 @@ def main(argv: list[str]) -> int:
     CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     for name in sorted(set(face.MODULES.values()) - {"rank"}):
         importlib.import_module(f"rehearsal.faces.{name}")
+    gc.disable()
+    gc.freeze()  # a fork that looked through all that is loaded would copy it first
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(stub.address(argv[0]))
         door.listen(_BACKLOG)

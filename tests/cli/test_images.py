@@ -1,13 +1,14 @@
 """`sparkctl images` on a practice line: real SSH, real Ansible, real streams; docker alone is a stand-in."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sparkctl.cli.image_files import read_files
 
-from .conftest import Program
+from .conftest import Ended, Program
 
 IMAGE = "sparkctl/vllm-dsv41-exl3:0.33.0"
 BASE = f"example/cuda@sha256:{'b' * 64}"
@@ -53,15 +54,12 @@ def test_an_image_is_built_spread_and_shown(practice: Program) -> None:
 
 @pytest.mark.cluster
 def test_a_label_that_says_otherwise_is_told_with_both_values(practice: Program, tmp_path: Path) -> None:
-    """Against a manifest of one's own the label differs: exit code 1, and what differs."""
+    """Against a manifest of one's own the label of what was built and spread above differs: exit code 1, and what differs."""
     shipped = read_files("vllm-dsv41-exl3")
     for name, text in shipped.texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     text = Path(shipped.source).read_text(encoding="utf-8").replace('value: "2"', 'value: "4"')
     (tmp_path / "image.yml").write_text(text, encoding="utf-8")
-    assert practice("rehearse", "up", "--scenario", "healthy").code == 0
-    assert practice("images", "build", "--rehearsal", "--base", BASE).code == 0
-    assert practice("images", "sync", "--rehearsal", "--from", "spark-a0").code == 0
     shown = practice("images", "show", "--rehearsal", "--manifest", str(tmp_path / "image.yml"), "--json")
     assert shown.code == 1
     assert [one["differences"] for one in shown.document["nodes"]] == [
@@ -83,15 +81,15 @@ def test_a_node_that_does_not_answer_leaves_it_open(practice: Program) -> None:
     assert practice("images", "sync", "--rehearsal", "--json").code == 3
 
 
-def test_a_plan_prints_everything_and_touches_nothing(program: Program) -> None:
+def test_a_plan_prints_everything_and_touches_nothing(called: Callable[..., Ended]) -> None:
     """Every step, node and command of a build and a sync, for a line whose nodes nobody could reach from here."""
-    built = program("images", "build", "--plan", "-i", EXAMPLE, "--line", "A", "--base", BASE, "--json")
+    built = called("images", "build", "--plan", "-i", EXAMPLE, "--line", "A", "--base", BASE, "--json")
     assert built.code == 0, built.err
     assert [one["stage"] for one in built.document["steps"]] == ["look", "build", "verify"]
     assert built.document["argv"][:2] == ["docker", "build"]
     assert f"BASE={BASE}" in built.document["argv"]
     assert f"sparkctl.inputs={built.document['inputs']}" in built.document["argv"]
-    synced = program("images", "sync", "--plan", "-i", EXAMPLE, "--line", "A", "--from", "spark-a1", "--json")
+    synced = called("images", "sync", "--plan", "-i", EXAMPLE, "--line", "A", "--from", "spark-a1", "--json")
     assert synced.code == 0, synced.err
     told = {one["stage"]: one for one in synced.document["steps"]}
     assert list(told) == ["look", "send", "receive", "verify"]
@@ -115,10 +113,10 @@ def test_a_plan_prints_everything_and_touches_nothing(program: Program) -> None:
     ],
 )
 def test_a_wrong_call_says_what_was_wanted(
-    program: Program, arguments: tuple[str, ...], code: int, said: str
+    called: Callable[..., Ended], arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     """Nothing is touched, and the exit code tells a slip from a no."""
     verb, *rest = arguments
-    ended = program("images", verb, *rest, "-i", EXAMPLE, "--line", "A", "--json")
+    ended = called("images", verb, *rest, "-i", EXAMPLE, "--line", "A", "--json")
     assert ended.code == code, ended.out + ended.err
     assert said in ended.document["error"]["message"]

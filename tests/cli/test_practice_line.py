@@ -2,7 +2,10 @@
 
 import json
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -50,66 +53,78 @@ def test_a_rank_that_cannot_start_is_named_with_its_error(practice: Program) -> 
     assert seen["state"] == "down", seen["note"]
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        pytest.param("settle: spark-a0: No head is left", id="settle", marks=pytest.mark.full),
-        pytest.param("launch: spark-a3: Every rank but the last runs", id="launch"),
-    ],
-)
-def test_ctrl_c_leaves_no_half_line(practice: Program, moment: str) -> None:
-    """An interrupt while an old line is stopped, or while ranks start, ends with exit 3 and every rank stopped."""
-    if moment.startswith("settle"):
-        assert practice("boot", "--rehearsal", "--again").code == 0, "there must be an old line to stop"
+@pytest.mark.full
+def test_ctrl_c_while_an_old_line_is_stopped_leaves_no_half_line(practice: Program) -> None:
+    """An interrupt of a boot that replaces ranks which serve ends with exit 3 and every rank stopped."""
+    assert practice("boot", "--rehearsal", "--again").code == 0, "there must be an old line to stop"
+    with _booting(practice) as running:
+        _interrupted_at(running, "settle: spark-a0: No head is left")
+    _assert_down(practice)
+
+
+def test_a_boot_has_its_line_alone_and_ctrl_c_leaves_no_half_of_it(practice: Program) -> None:
+    """A second call is refused and says whose turn it is; an interrupt while ranks start ends with exit 3 and every rank stopped."""
+    with _booting(practice) as running:
+        line = inventory_module.read(practice.state / "rehearsal" / "inventory.yml").line("A")
+        until = time.monotonic() + 30
+        while holder(line) != str(running.pid) and time.monotonic() < until:
+            time.sleep(0.05)
+        refused = practice("down", "--rehearsal")
+        lowered = practice("rehearse", "down")
+        _interrupted_at(running, "launch: spark-a3: Every rank but the last runs")
+    assert refused.code == 1
+    assert f"in use by another sparkctl (pid {running.pid})" in refused.err
+    assert lowered.code == 1, "nor is the practice cluster taken from under it"
+    _assert_down(practice)
+
+
+@contextmanager
+def _booting(practice: Program) -> Iterator[subprocess.Popen[str]]:
     running = practice.start("boot", "--rehearsal", "--again", "--verbose")
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+
+
+def _interrupted_at(running: subprocess.Popen[str], moment: str) -> None:
     assert running.stderr is not None
     assert any(moment in text for text in running.stderr), "the boot ended before it came so far"
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=120)
     assert running.returncode == 3, err
     assert "\nhint: " in err
+
+
+def _assert_down(practice: Program) -> None:
     seen = practice("status", "--rehearsal", "--json").document
     assert seen["state"] == "down", seen["note"]
 
 
-def test_one_controller_at_a_time(practice: Program) -> None:
-    """While one boot works on the line a second is refused and says whose turn it is."""
-    running = practice.start("boot", "--rehearsal", "--again")
-    line = inventory_module.read(practice.state / "rehearsal" / "inventory.yml").line("A")
-    until = time.monotonic() + 30
-    while holder(line) != str(running.pid) and time.monotonic() < until:
-        time.sleep(0.05)
-    refused = practice("down", "--rehearsal")
-    lowered = practice("rehearse", "down")
-    running.send_signal(signal.SIGINT)
-    running.communicate(timeout=120)
-    assert refused.code == 1
-    assert f"in use by another sparkctl (pid {running.pid})" in refused.err
-    assert lowered.code == 1, "nor is the practice cluster taken from under it"
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"ansible_port": 1}, "the connection was refused"),
-        ({"ansible_user": "nobody", "ansible_ssh_private_key_file": "/dev/null"}, "the login was refused"),
-    ],
-)
-def test_a_node_that_does_not_answer_is_unknown(
-    practice: Program, tmp_path: Path, change: dict[str, object], said: str
-) -> None:
-    """One bad node: its trouble with a remedy, the other three judged, exit 3, and a boot touches nothing."""
+def test_a_node_that_does_not_answer_is_unknown(practice: Program, tmp_path: Path) -> None:
+    """Two bad nodes: each its trouble with a remedy, the others judged, exit 3, and a boot touches nothing."""
     inventory = yaml.safe_load((practice.state / "rehearsal" / "inventory.yml").read_text())
     del inventory["all"]["vars"]["practice"]
-    inventory["all"]["children"]["line_a"]["hosts"]["spark-a1"].update(change)
+    hosts = inventory["all"]["children"]["line_a"]["hosts"]
+    hosts["spark-a1"].update({"ansible_port": 1})
+    hosts["spark-a2"].update({"ansible_user": "nobody", "ansible_ssh_private_key_file": "/dev/null"})
     path = tmp_path / "inventory.yml"
     path.write_text(yaml.safe_dump(inventory))
     ended = practice("check", "-i", str(path), "--json")
     assert ended.code == 3, ended.out
     unknown = [one for one in ended.document["findings"] if one["verdict"] == "unknown"]
-    assert [(one["node"], one["gate"]) for one in unknown] == [("spark-a1", "reachable")]
-    assert unknown[0]["measured"].startswith(said)
-    assert unknown[0]["hint"]
+    assert [(one["node"], one["gate"]) for one in unknown] == [
+        ("spark-a1", "reachable"),
+        ("spark-a2", "reachable"),
+    ]
+    assert unknown[0]["measured"].startswith("the connection was refused")
+    assert unknown[1]["measured"].startswith("the login was refused")
+    assert all(one["hint"] for one in unknown)
+    assert {one["node"] for one in ended.document["findings"] if one["verdict"] == "pass"} >= {
+        "spark-a0",
+        "spark-a3",
+    }
     booted = practice("boot", "-i", str(path), "--again", "--json")
     assert (booted.code, booted.document["stage"], booted.document["node"]) == (3, "check", "spark-a1")
 

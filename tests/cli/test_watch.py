@@ -93,6 +93,7 @@ def test_the_first_ctrl_c_ends_a_climb_after_its_boot(practice: Program, tmp_pat
     assert max(map(len, lines(shown.text))) <= COLUMNS
 
 
+@pytest.mark.full
 def test_the_second_ctrl_c_takes_the_boot_down(practice: Program) -> None:
     """Exit 3, and no rank is left running."""
     shown = Terminal(practice, "tune", "--rehearsal", "--boots", "4", "--ladder", "quick")

@@ -45,6 +45,9 @@ def test_how_a_program_ends(program: str, fault: str) -> None:
 
 def test_a_program_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that sleeps by the wall clock, one that computes by its CPU time; nothing of it is left."""
+    soon = sandbox._CHILD.replace(f"RLIMIT_CPU, {sandbox.CPU_S})", "RLIMIT_CPU, 1)")
+    assert soon != sandbox._CHILD
+    monkeypatch.setattr(sandbox, "_CHILD", soon)
     assert "ended before its asserts" in sandbox.run("while True: pass").fault
     monkeypatch.setattr(sandbox, "WALL_S", 1.0)
     mark = f"sleeper-{os.getpid()}"
