@@ -1,4 +1,4 @@
-"""Simulates ladders under the rule of tuner/verdict.py: how often it errs, what it finds, how many boots it takes.
+"""Simulates ladders under the rule of tuner/evidence.py: how often it errs, what it finds, how many boots it takes.
 
     .venv/bin/python benchmarks/thin_rule.py [--ladders 2000] [--seed 1] [--boots 3 6]
 

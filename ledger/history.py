@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ledger import absences, bodies
+from ledger import absences, bodies, conclusions
 from ledger.entry import Body, Row
 from ledger.fields import get, mapping, texts
 from ledger.quality import is_run, judged, quality
@@ -55,8 +55,8 @@ class Climb:
     plan: bodies.Plan
     trials: tuple[Trial, ...]
     caches: tuple[Cache, ...]
-    verdicts: tuple[bodies.Verdict, ...]
-    ended: bodies.Ended | None
+    verdicts: tuple[conclusions.Verdict, ...]
+    ended: conclusions.Ended | None
 
     @property
     def id(self) -> str:
@@ -134,7 +134,7 @@ def _climb(first: Row, rows: Sequence[Row], qualities: Mapping[Line, Mapping[str
     plan = bodies.plan(first.body)
     line = (first.line, bodies.is_simulated(first.body))
     own = [row for row in rows if row.n >= first.n]
-    ends = [end for end in (bodies.note(row.body) for row in own if row.kind == "note") if end]
+    ends = [end for end in (conclusions.note(row.body) for row in own if row.kind == "note") if end]
     return Climb(
         line=first.line,
         simulated=line[1],
@@ -169,10 +169,10 @@ def _tokens(body: Body) -> tuple[int, ...]:
     return tuple(int(one.replace(",", "")) for rank in told for one in rank)
 
 
-def _verdicts(rows: Sequence[Row]) -> tuple[bodies.Verdict, ...]:
+def _verdicts(rows: Sequence[Row]) -> tuple[conclusions.Verdict, ...]:
     """Return the last verdict on each lever, in the order in which these were given."""
-    last: dict[str, bodies.Verdict] = {}
-    for verdict in (bodies.verdict(row.body) for row in rows if row.kind == "verdict"):
+    last: dict[str, conclusions.Verdict] = {}
+    for verdict in (conclusions.verdict(row.body) for row in rows if row.kind == "verdict"):
         last.pop(verdict.lever, None)
         last[verdict.lever] = verdict
     return tuple(last.values())

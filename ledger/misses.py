@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from ledger import bodies
+from ledger import conclusions
 from ledger.history import Climb
 from ledger.table import effect
 from sparkctl.units import percent
@@ -25,7 +25,7 @@ class Miss:
 
     lever: str
     predicted: Effect
-    measured: bodies.Effect | None
+    measured: conclusions.Effect | None
     error: float | None
     open: bool
 
@@ -82,16 +82,16 @@ def _miss(climb: Climb, lever: str, effect: Effect) -> Miss:
     )
 
 
-def _judged(climb: Climb, lever: str, metric: str) -> bodies.Effect | None:
+def _judged(climb: Climb, lever: str, metric: str) -> conclusions.Effect | None:
     found = (one for verdict in climb.verdicts if verdict.lever == lever for one in verdict.effects)
     return next((one for one in found if one.metric == metric), None)
 
 
-def _logged(climb: Climb, lever: str) -> bodies.Effect | None:
+def _logged(climb: Climb, lever: str) -> conclusions.Effect | None:
     ratios = tuple(_ratios(climb, lever))
     if not ratios:
         return None
-    return bodies.Effect(metric=KV_TOKENS, estimate=median(ratios), low=min(ratios), high=max(ratios))
+    return conclusions.Effect(metric=KV_TOKENS, estimate=median(ratios), low=min(ratios), high=max(ratios))
 
 
 def _ratios(climb: Climb, lever: str) -> Iterator[float]:
@@ -106,7 +106,7 @@ def _ratios(climb: Climb, lever: str) -> Iterator[float]:
             )
 
 
-def _reaches(measured: bodies.Effect, effect: Effect) -> bool:
+def _reaches(measured: conclusions.Effect, effect: Effect) -> bool:
     above = measured.low is not None and measured.low > effect.high
     below = measured.high is not None and measured.high < effect.low
     return not (above or below)

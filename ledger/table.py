@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from ledger import bodies, retractions
+from ledger import bodies, conclusions, retractions
 from ledger.entry import Json, Row
 from ledger.fields import each, get, mapping, texts
 from ledger.history import Climb
@@ -83,7 +83,7 @@ def grid(rungs: Sequence[Rung]) -> tuple[tuple[str, ...], tuple[str, ...], list[
     )
 
 
-def effect(one: bodies.Effect) -> str:
+def effect(one: conclusions.Effect) -> str:
     """Format an effect: `+5.9 % [+4.8, +7.0]`, with `~` for the estimate where the interval includes no difference.
 
     A bound that could not be known yet is shown as `?` and excludes nothing.
@@ -121,7 +121,7 @@ def _bound(ratio: float | None) -> str:
     return "?" if ratio is None else f"{(ratio - 1) * 100:+.1f}"
 
 
-def _rung(lever: str, verdict: bodies.Verdict | None) -> Rung:
+def _rung(lever: str, verdict: conclusions.Verdict | None) -> Rung:
     if verdict is None:
         return Rung(lever=lever, effects=(), verdict="open", boots=0, voids=0, seed_rule="", why="")
     return Rung(
@@ -161,7 +161,7 @@ def _about(row: Row) -> str:  # noqa: PLR0911 - one return a kind reads as the t
             said = f"void: {voids[0]}" if voids else ", ".join(get(bench, "metrics", _figures))
             return f"{bench['boot']} {_stack(get(bench, 'on', texts))}: {said}"
         case "verdict":
-            verdict = bodies.verdict(row.body)
+            verdict = conclusions.verdict(row.body)
             return f"{verdict.lever}: {verdict.verdict} after {verdict.boots} boots"
         case "import":
             file = imported(row.body)
@@ -173,7 +173,7 @@ def _about(row: Row) -> str:  # noqa: PLR0911 - one return a kind reads as the t
         case "retract":
             return f"row {retractions.retracts(row.body)}: {row.body['why']}"
         case "note":
-            end = bodies.note(row.body)
+            end = conclusions.note(row.body)
             return f"climb {end.climb} ended with {_stack(end.stack)}" if end else _words(row)
         case _:
             return _words(row)

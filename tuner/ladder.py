@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tuner.evidence import Evidence, asks_quality, judge
 from tuner.lever import Ladder, Lever
 from tuner.steps import Boot, Done, On, Standing, Trial, name_of
-from tuner.verdict import MOST_VOIDS, Evidence, SeedRule, Verdict, asks_quality, judge, seed_rule, unmeasured
+from tuner.verdict import MOST_VOIDS, SeedRule, Verdict, seed_rule, unmeasured
 
 MOST_BASE_FAILURES = 2
 """Failed boots of the stack in a row that end a climb: then something is wrong with the line, not with a lever."""

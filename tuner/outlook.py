@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import scipy
 
 from tuner.course import Course
+from tuner.evidence import alpha
 from tuner.factorial import confirmation
 from tuner.factorial.bounds import bound
 from tuner.factorial.drift import OF_DRIFT
 from tuner.factorial.plan import Plan, levers_judged, remaining
 from tuner.lever import Ladder
 from tuner.noise import Noise
-from tuner.verdict import alpha
 
 GAINS = (0.03, 0.04, 0.06)
 """Gains for which the power is told."""

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import variance
 
+from tuner.evidence import WANTED_GAIN, WANTED_POWER
 from tuner.lever import Ladder
 from tuner.noise import Noise
 from tuner.statistics import boots_wanted
-from tuner.verdict import WANTED_GAIN, WANTED_POWER, SeedRule, seed_rule
+from tuner.verdict import SeedRule, seed_rule
 
 KEPT = ("base", "accept")
 """Their verdicts after which a row is what the next one is compared with."""

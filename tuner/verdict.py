@@ -1,8 +1,7 @@
-"""The judgement of one lever: accept, reject, inconclusive, or not yet; docs/method.md tells the rule in words.
+"""The verdict on one lever: accept, reject or inconclusive, what it rests on, and what the seeds' rule would have said.
 
-Takes the ladder's bars and the evidence gathered so far, gives a verdict whose `why` names the numbers that decided,
-or None while the next boot may still tell. Also says what the seeds' rule, that of the public ladder from which our
-first levers come, would have said from the first boots.
+The seeds' rule is that of the public ladder from which our first levers come. Who judges: `tuner.evidence` one lever at a time,
+`tuner.factorial.judgement` all at once.
 """
 
 import math
@@ -10,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from sparkctl.units import percent
-from tuner.lever import Guard, Ladder, Lever
-from tuner.statistics import Comparison, boots_wanted, compare, spread
+from tuner.lever import Ladder, Lever
+from tuner.statistics import Comparison
 
 Outcome = Literal["accept", "reject", "inconclusive"]
 
@@ -25,20 +23,6 @@ MOST_FAILURES = 2
 MOST_VOIDS = 2
 """Void boots with the lever on that are repeated; one more and the lever stays open."""
 
-FUTILE_ERRORS = 1.25
-FUTILE_MARGIN = 0.01
-"""A primary is given up once estimate + 1.25 standard errors stays below min_gain + 1 % (+3 % for a bar of +2 %).
-
-Not binding: it can only cost power, never add a false accept. Ours, simulated by benchmarks/thin_rule.py.
-"""
-
-GUARD_CONFIDENCE = 0.90
-"""Two-sided, so each bound is a one-sided 95 %. Ours, simulated by benchmarks/thin_rule.py."""
-
-WANTED_POWER = 0.80
-WANTED_GAIN = 0.04
-"""Further boots are planned to prove the gain seen, or +4 % if it is smaller. Ours; no verdict rests on them."""
-
 SEED_GAIN = 0.03
 SEED_LOSS = 0.05
 """+3 % on a primary, at most 5 % loss of prefill, smokes clean, one boot each.
@@ -46,32 +30,7 @@ SEED_LOSS = 0.05
 Origin: the tuning ladder of bot-lab-21/DeepSeek-V4.1-Flash-EXL3-DGX-Spark (reported).
 """
 
-
-_FAILS = "its quality run fails: see the row of kind quality (sparkctl ledger list)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What is known of one lever.
-
-    `samples` holds, by metric and by configuration, every measured boot of the climb; `arm` and `base` name the two
-    configurations in question. `failures` and `voids` are the reasons given by boots with the lever on; `boots` and
-    `void_boots` count what was spent on this lever on either arm. `look` is set when both arms have just reached a
-    number of boots at which the ladder looks, `last` when there is no later look. `quality` is what a quality run of the lever's
-    configuration amounts to, '' where there was none.
-    """
-
-    arm: str
-    base: str
-    samples: Mapping[str, Mapping[str, tuple[float, ...]]]
-    failures: tuple[str, ...]
-    voids: tuple[str, ...]
-    boots: int
-    void_boots: int
-    look: bool
-    last: bool
-    seed_rule: SeedRule
-    quality: str = ""
+FAILS = "its quality run fails: see the row of kind quality (sparkctl ledger list)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +40,7 @@ class Verdict:
     `metrics` holds the comparison of each primary (its interval is the one that decided, see `confidence`) and of each
     guard. `boots` counts what this lever cost, voids and failures among them; boots of the stack that an earlier lever
     already paid for are not counted, only used. `wanted` is the number of further boots that an open lever asks for.
-    `by_line` holds the same comparisons for each line of a climb over two.
+    `by_line` holds the same comparisons for each line of a climb over two, and is empty for one line.
     """
 
     lever: str
@@ -95,50 +54,9 @@ class Verdict:
     by_line: Mapping[str, Mapping[str, Comparison]] = field(default_factory=dict)
 
 
-def judge(ladder: Ladder, lever: Lever, evidence: Evidence) -> Verdict | None:
-    """Return the verdict on a lever, or None while it is open and has boots left."""
-    found = _spoilt(evidence)
-    if found is None and not evidence.look:
-        return None
-    primaries = _compared(evidence, ladder.primary, 1 - 2 * alpha(ladder))
-    guards = _compared(evidence, tuple(guard.metric for guard in ladder.guards), GUARD_CONFIDENCE)
-    found = found or _weighed(ladder, primaries, guards)
-    if found is None and evidence.last:
-        found = "inconclusive", _open_why(ladder, primaries, guards)
-    if found is None:
-        return None
-    if found[0] == "accept" and asks_quality(lever, evidence):
-        return None
-    outcome, why = with_quality(lever, evidence.quality, found)
-    return Verdict(
-        lever=lever.id,
-        verdict=outcome,
-        metrics=guards | primaries,
-        boots=evidence.boots,
-        voids=evidence.void_boots,
-        seed_rule=evidence.seed_rule,
-        why=why,
-        wanted=_wanted(ladder, primaries, guards) if outcome == "inconclusive" else None,
-    )
-
-
-def asks_quality(lever: Lever, evidence: Evidence) -> bool:
-    """Whether nothing but a quality run stands between a lever and its verdict: it is meant to change numerics."""
-    return lever.numerics and not evidence.quality
-
-
 def unmeasured(lever: Lever, verdict: Outcome, why: str) -> Verdict:
     """Return the verdict on a lever that was not booted at all."""
     return Verdict(lever=lever.id, verdict=verdict, metrics={}, boots=0, voids=0, seed_rule="none", why=why)
-
-
-def alpha(ladder: Ladder) -> float:
-    """Return the one-sided error of a single look at one primary of one lever.
-
-    Bonferroni: ladder.error / (levers x primaries x looks). By the union bound the chance that any useless lever of
-    the ladder is accepted at any look is then at most ladder.error, however the looks depend on each other.
-    """
-    return ladder.error / (len(ladder.levers) * len(ladder.primary) * ladder.boots.looks)
 
 
 def seed_rule(ladder: Ladder, base: Mapping[str, float], arm: Mapping[str, float]) -> SeedRule:
@@ -155,7 +73,7 @@ def with_quality(lever: Lever, quality: str, found: tuple[Outcome, str]) -> tupl
     """Hold back a gain that may be paid for in what the model says: a lever with `numerics` needs a passed quality."""
     outcome, why = found
     if outcome == "accept" and quality == "fails":
-        return "reject", _FAILS
+        return "reject", FAILS
     if outcome != "accept" or not lever.numerics or quality == "passes":
         return found
     held = "it is meant to change numerics and may be accepted with a passed quality only, and its quality run says"
@@ -166,8 +84,9 @@ def answer(verdict: Verdict) -> dict[str, object]:
     """Return the whole verdict in the shape of the JSON answers and of the ledger.
 
     What cannot be known yet (nan, infinite) is null, and half surrogate pairs in `why`, which may quote a server, are
-    spelled out: neither has a word in JSON or UTF-8.
+    spelled out: neither has a word in JSON or UTF-8. `by_line` is there for a climb over two lines only.
     """
+    by_line = {line: comparisons(metrics) for line, metrics in verdict.by_line.items()}
     return {
         "lever": verdict.lever,
         "verdict": verdict.verdict,
@@ -177,7 +96,7 @@ def answer(verdict: Verdict) -> dict[str, object]:
         "seed_rule": verdict.seed_rule,
         "why": verdict.why.encode("utf-8", "backslashreplace").decode(),
         "boots_wanted": verdict.wanted,
-        "by_line": {line: comparisons(metrics) for line, metrics in verdict.by_line.items()},
+        **({"by_line": by_line} if by_line else {}),
     }
 
 
@@ -190,106 +109,6 @@ def comparisons(metrics: Mapping[str, Comparison]) -> dict[str, object]:
         }
         for name, found in metrics.items()
     }
-
-
-def _compared(evidence: Evidence, names: tuple[str, ...], confidence: float) -> dict[str, Comparison]:
-    """Compare the two arms on each metric that both have been measured on."""
-    return {
-        name: compare(samples, evidence.arm, evidence.base, confidence)
-        for name in names
-        if (samples := evidence.samples.get(name, {})).get(evidence.arm) and samples.get(evidence.base)
-    }
-
-
-def _spoilt(evidence: Evidence) -> tuple[Outcome, str] | None:
-    """Decide on what went wrong rather than on what was measured."""
-    if evidence.quality == "fails":
-        return "reject", _FAILS
-    if len(evidence.failures) >= MOST_FAILURES:
-        return "reject", f"failed {len(evidence.failures)} times with it on: {evidence.failures[-1]}"
-    if len(evidence.voids) > MOST_VOIDS:
-        return "inconclusive", f"void {len(evidence.voids)} times with it on: {evidence.voids[-1]}"
-    return None
-
-
-def _weighed(
-    ladder: Ladder, primaries: Mapping[str, Comparison], guards: Mapping[str, Comparison]
-) -> tuple[Outcome, str] | None:
-    """Decide on the numbers of a look; guards go first, proof second, futility last."""
-    broken = [f"{_bound(guard, guards)}, surely" for guard in ladder.guards if _is_broken(guard, guards)]
-    if broken:
-        return "reject", "guard broken: " + "; ".join(broken)
-    winners = [name for name, found in primaries.items() if _is_won(ladder, found)]
-    if winners and all(_is_held(guard, guards) for guard in ladder.guards):
-        proofs = [f"{name} {spread(primaries[name])}" for name in winners]
-        bars = [_bound(guard, guards) for guard in ladder.guards]
-        return "accept", f"gain proven at error {alpha(ladder):.2g}: " + "; ".join([*proofs, *bars])
-    if len(primaries) == len(ladder.primary) and all(_is_futile(ladder, one) for one in primaries.values()):
-        numbers = "; ".join(f"{name} {spread(found)}" for name, found in primaries.items())
-        harmed = [name for name, found in primaries.items() if found.high < 1]
-        cause = (
-            f"harm on {', '.join(harmed)}"
-            if harmed
-            else f"no gain of {percent(1 + ladder.min_gain)} in sight"
-        )
-        return "reject", f"{cause}: {numbers}"
-    return None
-
-
-def _is_won(ladder: Ladder, found: Comparison) -> bool:
-    return found.low > 1 and found.estimate >= 1 + ladder.min_gain
-
-
-def _is_futile(ladder: Ladder, found: Comparison) -> bool:
-    """Whether a gain that matters is out of sight; never without an estimate of the noise."""
-    bar = math.log(1 + ladder.min_gain + FUTILE_MARGIN)
-    return math.log(found.estimate) + FUTILE_ERRORS * found.error < bar
-
-
-def _is_held(guard: Guard, guards: Mapping[str, Comparison]) -> bool:
-    return guard.metric in guards and guards[guard.metric].low > 1 - guard.most_loss
-
-
-def _is_broken(guard: Guard, guards: Mapping[str, Comparison]) -> bool:
-    return guard.metric in guards and guards[guard.metric].high < 1 - guard.most_loss
-
-
-def _open_why(ladder: Ladder, primaries: Mapping[str, Comparison], guards: Mapping[str, Comparison]) -> str:
-    numbers = [f"{name} {spread(found)}" for name, found in primaries.items()]
-    numbers += [_bound(guard, guards) for guard in ladder.guards if not _is_held(guard, guards)]
-    return f"neither proven nor futile after {ladder.boots.most} boots of each arm: " + "; ".join(numbers)
-
-
-def _wanted(
-    ladder: Ladder, primaries: Mapping[str, Comparison], guards: Mapping[str, Comparison]
-) -> int | None:
-    """Return the further boots, of both arms together, that would decide with a power of 80 %; None if not known."""
-    needs: list[int] = []
-    for found in primaries.values():
-        if not _is_won(ladder, found) and not _is_futile(ladder, found) and found.degrees:
-            effect = max(math.log(found.estimate), math.log(1 + WANTED_GAIN))
-            needs.append(_further(found, effect, alpha(ladder)))
-    cheapest = [] if any(_is_won(ladder, found) for found in primaries.values()) else [min(needs, default=0)]
-    for guard in ladder.guards:
-        found_guard = guards.get(guard.metric)
-        if found_guard and found_guard.degrees and not _is_held(guard, guards):
-            effect = math.log(found_guard.estimate / (1 - guard.most_loss))
-            cheapest.append(_further(found_guard, abs(effect), (1 - GUARD_CONFIDENCE) / 2))
-    return max(cheapest, default=0) or None
-
-
-def _further(found: Comparison, effect: float, error: float) -> int:
-    """Return at least 2, for an arm that is open needs one more boot of each whatever the plan says."""
-    if effect == 0:
-        return 2
-    wanted = boots_wanted(found.scatter, effect, error, WANTED_POWER)
-    return max(2, 2 * wanted - found.n_arm - found.n_base)
-
-
-def _bound(guard: Guard, guards: Mapping[str, Comparison]) -> str:
-    if guard.metric not in guards:
-        return f"{guard.metric} not measured"
-    return f"{guard.metric} {spread(guards[guard.metric])}, bar {percent(1 - guard.most_loss)}"
 
 
 def _finite(value: object) -> object:

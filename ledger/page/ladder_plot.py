@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from ledger import bodies
+from ledger import conclusions
 from ledger.history import Climb
 from ledger.page.chart import WIDTH, bottom, dot, line, mark, scale, signed, svg, words
 from ledger.render import label
@@ -35,13 +35,15 @@ def ladder_plot(climb: Climb, name: str) -> str:
     return svg(name, height + 38, "effects of the levers with their intervals", "".join(parts))
 
 
-def _heights(rows: Sequence[tuple[bodies.Verdict, bodies.Effect]]) -> list[float]:
+def _heights(rows: Sequence[tuple[conclusions.Verdict, conclusions.Effect]]) -> list[float]:
     """Return each row's height: the first of a lever has its name above it."""
     firsts = [at == 0 or rows[at - 1][0] is not verdict for at, (verdict, _) in enumerate(rows)]
     return [_ROW * 2 if first else _ROW for first in firsts]
 
 
-def _row(verdict: bodies.Verdict, effect: bodies.Effect, at: Callable[[float], float], y: float) -> str:
+def _row(
+    verdict: conclusions.Verdict, effect: conclusions.Effect, at: Callable[[float], float], y: float
+) -> str:
     estimate = _percent(effect.estimate) or 0.0
     low, high = _percent(effect.low), _percent(effect.high)
     bounds = line(

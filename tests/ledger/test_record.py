@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import bodies, record
+from ledger import bodies, conclusions, record
 from ledger.best import best
 from ledger.codec import decode, encode
 from ledger.entry import chain
@@ -210,7 +210,7 @@ def test_what_is_not_known_yet_is_null() -> None:
     body = record.judged(verdict, climb="c1", simulated=True)
     row = decode(encode(chain(None, kind="verdict", line="A", body=body, at=AT)))
     assert row.body == {"simulated": True, "climb": "c1", **answer(verdict)}
-    (effect,) = bodies.verdict(row.body).effects
+    (effect,) = conclusions.verdict(row.body).effects
     assert (effect.estimate, effect.low, effect.high) == (None, 0.0, None)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ledger.bodies import Effect
+from ledger.conclusions import Effect
 from ledger.entry import KINDS
 from ledger.history import climbs
 from ledger.journal import Journal

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tuner.evidence import Evidence, alpha, judge
 from tuner.lever import Ladder
 from tuner.statistics import Comparison
-from tuner.verdict import Evidence, Verdict, alpha, answer, judge, seed_rule, unmeasured
+from tuner.verdict import Verdict, answer, seed_rule, unmeasured
 
 CASES = sorted((Path(__file__).parent / "data" / "verdicts").glob("*.json"))
 
@@ -80,12 +81,13 @@ def test_answer_has_the_agreed_keys_and_is_plain_json(ladder: Ladder) -> None:
 
 
 def test_answer_holds_the_whole_verdict(ladder: Ladder) -> None:
-    """Every field of the verdict and of its comparisons is there, so a row of the ledger can reproduce them."""
+    """Every field of the verdict and of its comparisons is there, so a row of the ledger can reproduce them; lines where there are several."""
     found = judged(ladder, "accept_one_primary")
     assert found is not None
     shown = answer(found)
     names = {"boots_wanted" if one.name == "wanted" else one.name for one in fields(Verdict)}
-    assert shown.keys() == names
+    assert shown.keys() == names - {"by_line"}
+    assert answer(replace(found, by_line={"A": found.metrics})).keys() == names
     assert shown["boots_wanted"] == found.wanted
     metrics = shown["metrics"]
     assert isinstance(metrics, dict)
