@@ -19,7 +19,7 @@ from sparkctl.cli.served import Served
 from sparkctl.cli.session import Session
 from sparkctl.cli.watch import Teller, Unheard, Watch
 from sparkctl.errors import UsageFault
-from sparkctl.live.event import Stopping
+from sparkctl.live.event import Stopping, What
 from tuner import joint
 from tuner.course import Course
 from tuner.factorial import together
@@ -60,29 +60,12 @@ def run(
     """
     log = Logbook(session=session, lines=lines, ladder=rungs, workload=workload, climb="")
     past = _Past(course=log.begin(planned)) if planned else _past(session, log)
-    workers = {
-        served.line.name: Measurer(
-            # What moves on this process's terminal does not travel with a worker.
-            session=replace(session, console=replace(session.console)),
-            served=served,
-            ladder=rungs,
-            workload=workload,
-            climb=log.climb,
-            watch=Unheard(session.clock),
-        )
-        for served in lines
-    }
     began = session.clock.monotonic_s()
-    tellers = {name: Teller(watch=watch, line=name, run=log.climb) for name in workers}
-
-    def promise() -> None:
-        for teller in tellers.values():
-            teller.tell(Stopping(promise=PROMISE))
-
+    tellers = {one.line.name: Teller(watch=watch, line=one.line.name, run=log.climb) for one in lines}
     with (
-        patient(promise) as patience,
+        patient(lambda: _tell(tellers, Stopping(promise=PROMISE))) as patience,
         ExitStack() as work,
-        Crew(workers=workers, console=session.console, watch=watch) as crew,
+        Crew(workers=_workers(log), console=session.console, watch=watch) as crew,
     ):
         for served in lines:
             began_there = told_climb.began(session, served.line, rungs, planned, None, limit.boots)
@@ -107,12 +90,32 @@ def run(
     return ended
 
 
+def _workers(log: Logbook) -> dict[str, Measurer]:
+    """Return who boots and measures on each line, in a process of its own."""
+    return {
+        served.line.name: Measurer(
+            # What moves on this process's terminal does not travel with a worker.
+            session=replace(log.session, console=replace(log.session.console)),
+            served=served,
+            ladder=log.ladder,
+            workload=log.workload,
+            climb=log.climb,
+            watch=Unheard(log.session.clock),
+        )
+        for served in log.lines
+    }
+
+
+def _tell(tellers: Mapping[str, Teller], what: What) -> None:
+    for teller in tellers.values():
+        teller.tell(what)
+
+
 def _note(log: Logbook, tellers: Mapping[str, Teller], event: Event | Verdict) -> None:
     """Write a verdict, or that a line left; boots were written when they ended."""
     if isinstance(event, Verdict):
         log.judged(event)
-        for teller in tellers.values():
-            teller.tell(told_climb.judged(event))
+        _tell(tellers, told_climb.judged(event))
     elif not isinstance(event, Trial):
         log.absent(event)
         others = " and ".join(one.line.name for one in log.lines if one.line.name != event.line)

@@ -32,48 +32,69 @@ DEFAULT_BATTERY = "standard"
 _EXITS = {"passes": 0, "kept": 0, "fails": 1, "unasked": 3, "inconclusive": 4}
 
 
+UrlOption = Annotated[str | None, typer.Option("--url", help="Any endpoint instead of a line.")]
+ModelOption = Annotated[str | None, typer.Option("--model", help="The served name, needed with --url.")]
+BatteryOption = Annotated[str, typer.Option("--battery", help="A battery by name or path.")]
+ReferenceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reference",
+        metavar="N|FILE",
+        help="Compare with this row or file; default: the model's newest reference.",
+    ),
+]
+KeepOption = Annotated[bool, typer.Option("--keep", help="Store this run as a reference.")]
+FloorOption = Annotated[
+    bool,
+    typer.Option("--floor", help="The reference's own configuration, restarted: add this run to its floor."),
+]
+LadderOption = Annotated[
+    str | None, typer.Option("--ladder", help="Judge by the bounds that this ladder sets.")
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option("--only", help=f"Ask one part; may be given again: {', '.join(PARTS)}."),
+]
+EvalplusOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--evalplus",
+        metavar="FILE",
+        help="Also solve the problems of this local HumanEval+ or MBPP+ file; recorded only.",
+    ),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write scores and answers here as JSON.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What was asked for on the command line, read and checked."""
+
+    whole: Battery
+    asks: Battery
+    role: Role
+    named: str | None
+    bounds: Bounds | None
+    output: Path | None
+    problems: Problems | None
+
+
 @verb
 def quality(
     session: Session,
     line: LineOption = None,
-    url: Annotated[str | None, typer.Option("--url", help="Any endpoint instead of a line.")] = None,
-    model: Annotated[str | None, typer.Option("--model", help="The served name, needed with --url.")] = None,
-    battery_name: Annotated[
-        str, typer.Option("--battery", help="A battery by name or path.")
-    ] = DEFAULT_BATTERY,
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            "--reference",
-            metavar="N|FILE",
-            help="Compare with this row or file; default: the model's newest reference.",
-        ),
-    ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Store this run as a reference.")] = False,
-    to_floor: Annotated[
-        bool,
-        typer.Option(
-            "--floor", help="The reference's own configuration, restarted: add this run to its floor."
-        ),
-    ] = False,
-    ladder: Annotated[
-        str | None, typer.Option("--ladder", help="Judge by the bounds that this ladder sets.")
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", help=f"Ask one part; may be given again: {', '.join(PARTS)}."),
-    ] = None,
-    evalplus_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--evalplus",
-            metavar="FILE",
-            help="Also solve the problems of this local HumanEval+ or MBPP+ file; recorded only.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write scores and answers here as JSON.")
-    ] = None,
+    url: UrlOption = None,
+    model: ModelOption = None,
+    battery_name: BatteryOption = DEFAULT_BATTERY,
+    reference: ReferenceOption = None,
+    keep: KeepOption = False,
+    to_floor: FloorOption = False,
+    ladder: LadderOption = None,
+    only: OnlyOption = None,
+    evalplus_file: EvalplusOption = None,
+    output: OutputOption = None,
     rehearsal: RehearsalOption = False,
     scenario: ScenarioOption = None,
 ) -> int:
@@ -82,25 +103,13 @@ def quality(
     Exit 0: passes. 1: an answer is wrong too often, or it lies beyond the restart floor. 4: there is no floor yet, or the interval
     lies on both sides of the bound. 3: the endpoint cannot be asked.
     """
-    if keep and to_floor:
-        raise UsageFault(
-            "--keep and --floor exclude each other", hint="a reference comes first, then its floor"
-        )
+    role = _role(keep, to_floor)
     practise(session, rehearsal, scenario)
     whole = edge.read(content.quality(battery_name), Battery)
     bounds = edge.read(content.ladder(ladder), Ladder).quality if ladder else None
-    role: Role = "reference" if keep else "floor" if to_floor else "run"
-    asks = _part_of(whole, only)
-    if role != "run" and asks.probe is None:
-        raise UsageFault(
-            "--keep and --floor store scores, and the probe that gives them is not among what is asked",
-            hint="add --only probe, or leave --only out"
-            if whole.probe
-            else f"battery {whole.name} needs neither; the battery standard has a probe",
-        )
     wish = Wish(
         whole=whole,
-        asks=asks,
+        asks=_asked(whole, only, role),
         role=role,
         named=reference,
         bounds=bounds,
@@ -115,17 +124,25 @@ def quality(
     return _EXITS[shown.measured.outcome.verdict]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What was asked for on the command line, read and checked."""
+def _role(keep: bool, to_floor: bool) -> Role:
+    if keep and to_floor:
+        raise UsageFault(
+            "--keep and --floor exclude each other", hint="a reference comes first, then its floor"
+        )
+    return "reference" if keep else "floor" if to_floor else "run"
 
-    whole: Battery
-    asks: Battery
-    role: Role
-    named: str | None
-    bounds: Bounds | None
-    output: Path | None
-    problems: Problems | None
+
+def _asked(whole: Battery, only: list[str] | None, role: Role) -> Battery:
+    """Return what is asked of a battery; a run that is stored needs the probe that gives scores."""
+    asks = _part_of(whole, only)
+    if role != "run" and asks.probe is None:
+        raise UsageFault(
+            "--keep and --floor store scores, and the probe that gives them is not among what is asked",
+            hint="add --only probe, or leave --only out"
+            if whole.probe
+            else f"battery {whole.name} needs neither; the battery standard has a probe",
+        )
+    return asks
 
 
 def of_levers(on: Sequence[Lever], bounds: Bounds | None) -> tuple[Wish, ...]:

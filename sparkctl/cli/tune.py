@@ -1,6 +1,6 @@
 """`sparkctl tune`: climb a ladder of levers on a line, and write every boot and verdict to the ledger."""
 
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from enum import StrEnum
 from typing import Annotated
 
@@ -21,11 +21,11 @@ from sparkctl.cli import (
     workloads,
 )
 from sparkctl.cli.climber import Limit
-from sparkctl.cli.course import Wish
+from sparkctl.cli.course import Planned, Wish
 from sparkctl.cli.hold import hold
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import RehearsalOption, ScenarioOption, Session, practise, verb
-from sparkctl.cli.watch import EventsOption, NotifyOption, watching
+from sparkctl.cli.watch import EventsOption, NotifyOption, Watch, watching
 from sparkctl.errors import FileFault, UsageFault
 from sparkctl.units import hours
 from tuner import lever as levers
@@ -35,14 +35,6 @@ from tuner.quality.battery import Battery
 from tuner.workload import Workload, quantities
 
 DEFAULT_LADDER = "demo"
-
-LinesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--line",
-        help="Which line, needed when the inventory has several; twice for two lines that climb at once.",
-    ),
-]
 
 
 class DesignName(StrEnum):
@@ -59,44 +51,59 @@ class RuleName(StrEnum):
     seed = "seed"
 
 
+LinesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--line",
+        help="Which line, needed when the inventory has several; twice for two lines that climb at once.",
+    ),
+]
+LadderOption = Annotated[str, typer.Option("--ladder", help="A ladder by name or path.")]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option("--budget", metavar="TIME", help="Plan for this time, as 12h or 90m, and stop then."),
+]
+BootsOption = Annotated[
+    int | None, typer.Option("--boots", min=1, help="Plan for so many boots in all, and stop then.")
+]
+DesignOption = Annotated[
+    DesignName | None,
+    typer.Option("--design", help="All levers at once in factorial blocks (the default), or one at a time."),
+]
+RuleOption = Annotated[
+    RuleName, typer.Option("--rule", help="Proof, or one boot a lever as the seeds' ladder has it.")
+]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", min=1, help="Draw the order of boots from this number.")
+]
+CalibrateOption = Annotated[
+    bool,
+    typer.Option("--calibrate", help="Boot the base alone, --boots times (6), to learn the line's noise."),
+]
+JudgeOption = Annotated[
+    bool,
+    typer.Option("--judge-only", help="Boot nothing: say what figures of others in the ledger prove."),
+]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on with the line's last climb.")]
+PlanOption = Annotated[
+    bool, typer.Option("--plan", help="Print the levers, the cost and the worth of it; touch nothing.")
+]
+
+
 @verb
 def tune(
     session: Session,
     line: LinesOption = None,
-    ladder: Annotated[str, typer.Option("--ladder", help="A ladder by name or path.")] = DEFAULT_LADDER,
-    budget: Annotated[
-        str | None,
-        typer.Option("--budget", metavar="TIME", help="Plan for this time, as 12h or 90m, and stop then."),
-    ] = None,
-    boots: Annotated[
-        int | None, typer.Option("--boots", min=1, help="Plan for so many boots in all, and stop then.")
-    ] = None,
-    design: Annotated[
-        DesignName | None,
-        typer.Option(
-            "--design", help="All levers at once in factorial blocks (the default), or one at a time."
-        ),
-    ] = None,
-    rule: Annotated[
-        RuleName, typer.Option("--rule", help="Proof, or one boot a lever as the seeds' ladder has it.")
-    ] = RuleName.proof,
-    seed: Annotated[
-        int | None, typer.Option("--seed", min=1, help="Draw the order of boots from this number.")
-    ] = None,
-    calibrating: Annotated[
-        bool,
-        typer.Option(
-            "--calibrate", help="Boot the base alone, --boots times (6), to learn the line's noise."
-        ),
-    ] = False,
-    judge_only: Annotated[
-        bool,
-        typer.Option("--judge-only", help="Boot nothing: say what figures of others in the ledger prove."),
-    ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the line's last climb.")] = False,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Print the levers, the cost and the worth of it; touch nothing.")
-    ] = False,
+    ladder: LadderOption = DEFAULT_LADDER,
+    budget: BudgetOption = None,
+    boots: BootsOption = None,
+    design: DesignOption = None,
+    rule: RuleOption = RuleName.proof,
+    seed: SeedOption = None,
+    calibrating: CalibrateOption = False,
+    judge_only: JudgeOption = False,
+    resume: ResumeOption = False,
+    plan: PlanOption = False,
     events: EventsOption = None,
     notify: NotifyOption = None,
     rehearsal: RehearsalOption = False,
@@ -120,14 +127,27 @@ def tune(
         return rejudged.show(session, rungs, workloads.read(rungs.workload))
     practise(session, rehearsal, scenario, restart=not plan)
     lines, rungs, workload = _read(session, line, ladder)
+    watched = watching(session.console, session.clock, stages=calibrating, events=events, notify=notify)
     if calibrating:
-        watched = watching(session.console, session.clock, stages=True, events=events, notify=notify)
         return calibrate.run(session, _single(lines), workload, boots=boots, plan=plan, watched=watched)
     planned = None if resume and not plan else course.choose(session, lines, rungs, workload, wish)
     if plan and planned:
         return tune_plan.show(session, lines, rungs, planned)
+    return _climb(session, lines, rungs, workload, planned, wish, watched)
+
+
+def _climb(
+    session: Session,
+    lines: tuple[Served, ...],
+    rungs: Ladder,
+    workload: Workload,
+    planned: Planned | None,
+    wish: Wish,
+    watched: AbstractContextManager[Watch],
+) -> int:
+    """Climb on lines that nobody else works on, on two of them together, and show how it ended."""
     limit = Limit(
-        boots=planned.boots if planned else boots,
+        boots=planned.boots if planned else wish.boots,
         hours=wish.hours,
         minutes_a_boot=planned.outlook.minutes_a_boot if planned else 0.0,
     )
@@ -135,7 +155,6 @@ def tune(
         for one in lines:
             held.enter_context(hold(one.line))
             ansible.end_orphans(one.line)
-        watched = watching(session.console, session.clock, stages=False, events=events, notify=notify)
         if len(lines) > 1:
             with watched as watch:
                 together = joint_climber.run(
