@@ -89,7 +89,10 @@ def main(model: str, requests: str) -> None:
         for one in extra
     ]
     answer: dict[str, Any] = {"replies": []}
-    plugged = bool(os.environ.get("SPARKCTL_BUDGET_PLAN"))
+    # Over several ranks the budget stands in processes of their own, where nobody watches it.
+    plugged = bool(os.environ.get("SPARKCTL_BUDGET_PLAN")) and "tensor_parallel_size" not in asked.get(
+        "engine", {}
+    )
     if plugged:
         answer["ledger"] = watched(serving())
         answer["back"] = returns(serving())

@@ -74,20 +74,27 @@ class Bench:
 
     def talk(self, plan: Path | None = None, **asked: Any) -> dict[str, Any]:
         """Serve the prompts in one process."""
+        return self.said(self.model(), {"SPARKCTL_BUDGET_PLAN": str(plan)} if plan else {}, **asked)
+
+    def said(self, model: Path, environment: dict[str, str], **asked: Any) -> dict[str, Any]:
+        """Serve the prompts on any model, told by the environment how."""
         requests = json.dumps({"prompts": PROMPTS, "tokens": TOKENS, **asked})
-        environment = {"SPARKCTL_BUDGET_PLAN": str(plan)} if plan else {}
-        printed = self.python(str(HERE / "budget_talk.py"), str(self.model()), requests, **environment)
+        printed = self.python(str(HERE / "budget_talk.py"), str(model), requests, **environment)
         return dict(json.loads(next(row for row in printed.splitlines() if row.startswith('{"replies"'))))
+
+
+def installed(engine: Engine, home: Path) -> Bench:
+    """Install the plug-in beside the engine, whose own environment stays as it is."""
+    target = home / "plugin"
+    argv = ["install", "-q", "--no-deps", "--no-build-isolation", "--target", str(target), str(PLUGIN)]
+    subprocess.run([sys.executable, "-m", "pip", *argv], check=True, capture_output=True)
+    return Bench(engine=engine, plugin=target, home=home)
 
 
 @pytest.fixture(scope="module")
 def bench(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """Install the plug-in beside the engine, whose own environment stays as it is."""
-    home = tmp_path_factory.mktemp("budget")
-    target = home / "plugin"
-    argv = ["install", "-q", "--no-deps", "--no-build-isolation", "--target", str(target), str(PLUGIN)]
-    subprocess.run([sys.executable, "-m", "pip", *argv], check=True, capture_output=True)
-    made = Bench(engine=engine, plugin=target, home=home)
+    """The plug-in, the model and a plan that reads it whole."""
+    made = installed(engine, tmp_path_factory.mktemp("budget"))
     made.plan("whole", least=4)
     return made
 

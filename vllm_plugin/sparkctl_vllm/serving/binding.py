@@ -7,12 +7,16 @@ from typing import Any
 
 from sparkctl_vllm import plan_file
 from sparkctl_vllm.calibration import checkpoint
+from sparkctl_vllm.exl3 import account, files
+from sparkctl_vllm.exl3 import checkpoint as exl3_checkpoint
+from sparkctl_vllm.exl3.checkpoint import Shape
+from sparkctl_vllm.exl3.matrix import BLOCK, uneven
 from sparkctl_vllm.experts import TILE
-from sparkctl_vllm.plan_file import Plan
+from sparkctl_vllm.plan_file import Meaning, Plan
 from sparkctl_vllm.refusal import demand
 
 FORMATS = ("bf16", "mxfp4")
-"""What is read here; EXL3 needs blocks of 128 and its own kernel."""
+"""What vLLM's own methods load and is sorted here; EXL3 was sorted before it was quantised."""
 ALONE = (
     "pipeline_parallel_size",
     "data_parallel_size",
@@ -41,8 +45,11 @@ class Bound:
         return None if place in taken else place
 
 
-def bound(path: Path, config: Any, rank: int) -> Bound:
-    """Return the plan bound to vLLM's configuration, read by one rank of tensor parallelism."""
+def bound(path: Path, config: Any, rank: int, *, exl3: bool = False) -> Bound:
+    """Return the plan bound to vLLM's configuration, read by one rank of tensor parallelism.
+
+    `exl3` says whether EXL3 experts are served by this plug-in: nobody else reads them to a depth.
+    """
     parallel = config.parallel_config
     for name in ALONE:
         demand(getattr(parallel, name, 1) == 1, name, getattr(parallel, name, 1), "1 with budget reads")
@@ -56,10 +63,68 @@ def bound(path: Path, config: Any, rank: int) -> Bound:
         "a folder: a plan is bound to the files of a checkpoint",
         "download the model and name its folder",
     )
+    ranks = parallel.tensor_parallel_size
+    coded = _is_exl3(folder)
+    demand(
+        exl3 or not coded,
+        "EXL3 experts with a plan",
+        "SPARKCTL_EXL3_EXPERTS is not set",
+        "1",
+        "only this plug-in reads them to a depth: set it (exl3.experts: sparkctl), or leave the plan out",
+    )
+    plan, layers = _coded(path, folder, ranks) if coded else _plain(path, folder, ranks)
+    return Bound(plan=plan, rank=rank, places={layer: place for place, layer in enumerate(layers)})
+
+
+def _is_exl3(folder: Path) -> bool:
+    block = files.read(folder / "config.json").get("quantization_config")
+    return isinstance(block, dict) and block.get("quant_method") == "exl3"
+
+
+def _plain(path: Path, folder: Path, ranks: int) -> tuple[Plan, tuple[int, ...]]:
     held = checkpoint.opened(folder)
     plan = plan_file.read(path, held.hashes())
-    _fits(plan, held, parallel.tensor_parallel_size)
-    return Bound(plan=plan, rank=rank, places={layer: place for place, layer in enumerate(held.layers)})
+    _fits(plan, held, ranks)
+    return plan, held.layers
+
+
+def _coded(path: Path, folder: Path, ranks: int) -> tuple[Plan, tuple[int, ...]]:
+    """Bind a plan to EXL3 experts: the one that the quantiser wrote beside them, for as many ranks as it was sorted for."""
+    held = exl3_checkpoint.opened(folder)
+    shapes = {layer: held.shape(layer) for layer in held.layers}
+    # Who made the plan is asked before its hashes: those of an unsorted plan are another checkpoint's, and that is not the remedy.
+    account.fits(plan_file.read(path, {}, bound=False), shapes)
+    said, hashes = plan_file.meaning_of(path), held.hashes()
+    demand(
+        all(hashes.get(name) == digest for name, digest in said.checkpoint.items()),
+        path.name,
+        "the plan of another checkpoint",
+        f"that of {folder}, by which its neurons were sorted",
+        "neurons of an EXL3 checkpoint cannot change places: take the plan beside it (budget/plan); if there is none it is not sorted, and is "
+        "quantised anew from the original with sparkctl-vllm exl3 quantize --plan",
+    )
+    _coded_fits(said, shapes, ranks)
+    return plan_file.read(path, hashes), held.layers
+
+
+def _coded_fits(said: Meaning, shapes: Mapping[int, Shape], ranks: int) -> None:
+    widths = uneven(next(iter(shapes.values())).neurons, ranks)
+    listed = ",".join(map(str, widths))
+    demand(
+        said.widths == widths,
+        "$.widths",
+        said.widths,
+        f"{widths}, as EXL3 experts are shared out over {ranks} ranks",
+        f"serve over {len(said.widths)} ranks, or quantise anew with a plan made with --widths {listed}",
+    )
+    demand(said.tile == BLOCK, "$.tile", said.tile, f"{BLOCK} for exl3")
+    for layer, one in shapes.items():
+        demand(
+            one.experts == said.experts,
+            f"experts of layer {layer}",
+            one.experts,
+            f"{said.experts}, the plan's",
+        )
 
 
 def _fits(plan: Plan, held: checkpoint.Checkpoint, ranks: int) -> None:

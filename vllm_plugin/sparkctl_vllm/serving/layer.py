@@ -45,7 +45,7 @@ def serving() -> Budget:
     asked = settings.read(os.environ)
     demand(asked.plan is not None, settings.PLAN, "not set", "a plan file")
     rank = get_tensor_model_parallel_rank()
-    fit = bound(Path(str(asked.plan)), config, rank)
+    fit = bound(Path(str(asked.plan)), config, rank, exl3=asked.exl3)
     device = runner.device(config, current_platform)
     rows = fit.plan.tables["price"].shape[1] - 1
     figures = Figures.made(asked.figures if rank == 0 else None, len(fit.plan.meaning.widths), rows)

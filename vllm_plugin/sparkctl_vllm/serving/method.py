@@ -1,23 +1,20 @@
 """Method: how a layer of routed experts is loaded and computed in the place of the model's own way. vLLM asks it as it asks any other.
 
-Parameters are those that the model's own method makes, so every checkpoint loads as it always did; what is done with them after that is
-ours. Shared experts, router and sums over ranks stay vLLM's.
+Parameters are those that the model's own method makes, EXL3's ours among them, so every checkpoint loads as it always did; what is done
+with them after that is ours. Shared experts, router and sums over ranks stay vLLM's.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
 
-from sparkctl_vllm import reference
 from sparkctl_vllm.refusal import demand
-from sparkctl_vllm.serving import weights
 from sparkctl_vllm.serving.budget import Budget
+from sparkctl_vllm.serving.exl3_method import Exl3Method
+from sparkctl_vllm.serving.plain import refuse_others
+from sparkctl_vllm.serving.reader import PlainReader, Reader
 from sparkctl_vllm.step import Step
-
-if TYPE_CHECKING:
-    from sparkctl_vllm.experts import Experts
 
 
 class BudgetMethod(FusedMoEMethodBase):
@@ -26,7 +23,12 @@ class BudgetMethod(FusedMoEMethodBase):
     def __init__(self, own: FusedMoEMethodBase, budget: Budget, place: int) -> None:
         super().__init__(own.moe)
         self.own, self.budget, self.place = own, budget, place
-        self.experts: Experts | None = None
+        self.reader: Reader = own.reader if isinstance(own, Exl3Method) else PlainReader()
+
+    def maybe_roundup_sizes(self, *sizes: Any) -> tuple[int, int]:  # type: ignore[override]
+        """Let EXL3 experts take this rank's slice, which need not be an even share; others are cut as vLLM does."""
+        asked = self.own if isinstance(self.own, Exl3Method) else super()
+        return asked.maybe_roundup_sizes(*sizes)
 
     def create_weights(
         self,
@@ -38,7 +40,7 @@ class BudgetMethod(FusedMoEMethodBase):
         **attributes: Any,
     ) -> None:
         """Let the model's own method make the parameters, after a look whether the plan fits this layer."""
-        _plain(layer)
+        refuse_others(layer)
         meaning = self.budget.bound.plan.meaning
         found = (num_experts, intermediate_size_per_partition)
         wanted = (meaning.experts, meaning.widths[self.budget.bound.rank])
@@ -58,11 +60,10 @@ class BudgetMethod(FusedMoEMethodBase):
     def process_weights_after_loading(self, layer: Any) -> None:
         """Sort the layer's experts by the plan and let the loaded tensors go."""
         bound = self.budget.bound
-        limit = float(getattr(layer, "swiglu_limit", None) or "inf")
-        self.experts = weights.taken(
-            layer, _order(bound.plan, self.place, bound.rank, self.budget.device), limit
-        )
-        self.budget.loaded(self.place, self.experts.tile_bytes)
+        self.reader.take(layer, _order(bound.plan, self.place, bound.rank, self.budget.device))
+        self.budget.loaded(self.place, self.reader.experts.tile_bytes)
+        if isinstance(self.own, Exl3Method):
+            self.own.told()
 
     def apply(  # noqa: PLR0913, PLR0917 - as vLLM calls it
         self,
@@ -78,8 +79,7 @@ class BudgetMethod(FusedMoEMethodBase):
 
     def computed(self, x: torch.Tensor, routed_weights: torch.Tensor, picks: torch.Tensor) -> torch.Tensor:
         """Compute it outside of any graph of torch.compile."""
-        experts, budget = self.experts, self.budget
-        assert experts is not None  # noqa: S101 - vLLM loads before it serves
+        experts, budget = self.reader.experts, self.budget
         picks = picks.int()
         batch = budget.batch
         if batch is None:
@@ -88,7 +88,7 @@ class BudgetMethod(FusedMoEMethodBase):
         else:
             depths = budget.depths(self.place, picks[: batch.rows], routed_weights[: batch.rows])
             step = Step(x=x, picks=picks, weights=routed_weights, valid=batch.rows)
-        return reference.read_to(step, depths, experts, torch.float32).to(x.dtype)
+        return self.reader.read(step, depths).to(x.dtype)
 
 
 def _order(plan: Any, place: int, rank: int, device: torch.device) -> torch.Tensor | None:
@@ -97,19 +97,3 @@ def _order(plan: Any, place: int, rank: int, device: torch.device) -> torch.Tens
     begin = sum(plan.meaning.widths[:rank])
     mine = plan.tables[f"perm.L{place}"][:, begin : begin + plan.meaning.widths[rank]].astype("int64")
     return torch.from_numpy(mine - begin).to(device)
-
-
-def _plain(layer: Any) -> None:
-    """Refuse experts that are no plain SwiGLU without bias, weighted at their output."""
-    moe = layer.moe_config
-    demand(
-        layer.activation == MoEActivation.SILU, f"{layer.layer_name}: activation", layer.activation, "silu"
-    )
-    unread = {
-        "bias": moe.has_bias,
-        "router weight on the input": layer.apply_router_weight_on_input,
-        "sequence parallel": moe.is_sequence_parallel,
-        "expert parallel": moe.moe_parallel_config.use_ep,
-    }
-    found = [what for what, is_so in unread.items() if is_so]
-    demand(not found, layer.layer_name, ", ".join(found), "experts without any of these")

@@ -7,7 +7,15 @@ import torch
 Computed = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 LAYERS: dict[int, Computed] = {}
-"""By the plan's number of a layer: x [rows, hidden], router weights and picks [rows, top-k] to [rows, hidden]."""
+"""By the plan's number of a layer, or one below zero for a layer that no plan has: x [rows, hidden], router weights and picks [rows, top-k] to
+[rows, hidden]."""
+
+
+def opened(computed: Computed) -> int:
+    """Give a layer that no plan has a number below zero, and return it."""
+    number = min((0, *LAYERS)) - 1
+    LAYERS[number] = computed
+    return number
 
 
 @torch.library.custom_op("sparkctl::routed_experts", mutates_args=())

@@ -33,6 +33,11 @@ FEATURES = (
         module="sparkctl_vllm.serving.installation",
     ),
     Feature(
+        name="EXL3 experts",
+        wanted=lambda asked: asked.exl3,
+        module="sparkctl_vllm.serving.exl3_experts",
+    ),
+    Feature(
         name="Engram rows",
         wanted=lambda asked: asked.rows is not None,
         module="sparkctl_vllm.serving.engram_rows",
