@@ -110,6 +110,12 @@ PROOFS: tuple[Proof, ...] = (
         r"sparkctl: [\w ,]*budget reads[\w ,]* left (off\b.*)",
     ),
     _proof(
+        "exl3",
+        "whether the plug-in serves EXL3 experts, and who else could",
+        r"sparkctl EXL3 experts: (on\b.*)",
+        r"sparkctl: [\w ,]*EXL3 experts[\w ,]* left (off\b.*)",
+    ),
+    _proof(
         "engram",
         "from where the rank reads its Engram rows",
         r"([^\]]*read from node-local.*)",

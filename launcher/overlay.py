@@ -1,7 +1,7 @@
 """Overlay: a recipe and settings with dotted keys to another recipe. Pure, and the only way a recipe changes.
 
 Keys are `args.<engine flag>`, `env.<NAME>`, `memory.*`, `parallel.*`, `engine.*`, `speculative.*`, `graphs.*`,
-`budget.*`, `engram.*` and `ready.*`. A key that names nothing, or a value of another type than what it replaces, is refused.
+`budget.*`, `engram.*`, `exl3.*` and `ready.*`. A key that names nothing, or a value of another type than what it replaces, is refused.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from sparkctl.nearest import nearest
 
 Settings = Mapping[str, Argument]
 
-_SECTIONS = ("engine", "parallel", "memory", "speculative", "graphs", "budget", "engram", "ready")
+_SECTIONS = ("engine", "parallel", "memory", "speculative", "graphs", "budget", "engram", "exl3", "ready")
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _DERIVED_FROM = {
     "tensor-parallel-size": "parallel.tensor",

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from launcher import evidence
+from launcher import evidence, experts
 from launcher.engram import VARIABLES, Engram
+from launcher.experts import Budget, Exl3
 from launcher.progress import Stage
 from launcher.watermark import Mode
 from sparkctl.line import Network
@@ -139,19 +140,6 @@ class Graphs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """Budget reads by the plug-in, which must lie in the image: the plan's path inside the container, or none to read every expert whole."""
-
-    plan: str | None = None
-    policy: str = "water-filled"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """The variables by which the plug-in is told; it heeds none else."""
-        return {"SPARKCTL_BUDGET_PLAN": self.plan, "SPARKCTL_BUDGET_POLICY": self.policy} if self.plan else {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """What the container of a rank may use; `mounts` maps a path on the node to `path[:ro]` inside."""
 
@@ -211,6 +199,7 @@ class Recipe:
     graphs: Graphs | None = None
     budget: Budget = field(default_factory=Budget)
     engram: Engram = field(default_factory=Engram)
+    exl3: Exl3 = field(default_factory=Exl3)
     fork: Fork | None = None
     ready: Ready = field(default_factory=Ready)
     expects: Mapping[str, str] = field(default_factory=dict)
@@ -227,9 +216,11 @@ class Recipe:
         if self.graphs and self.max_num_seqs is None:
             wanted = f"a whole number from 1 to {MOST_SEQUENCES}"
             raise ValueError(f"args: max-num-seqs must be {wanted}: the graph sizes follow from it")
-        told = sorted(self.env.keys() & (Budget(plan="told").environment.keys() | VARIABLES))
+        told = sorted(self.env.keys() & (experts.VARIABLES | VARIABLES))
         if told:
-            raise ValueError(f"env: {', '.join(told)} follow from budget and engram; take them out of env")
+            raise ValueError(
+                f"env: {', '.join(told)} follow from budget, engram and exl3; take them out of env"
+            )
         twice = (
             sorted(self.fork.args.keys() & self.args.keys() | self.fork.env.keys() & self.env.keys())
             if self.fork
@@ -254,12 +245,14 @@ class Recipe:
     def environment(self) -> dict[str, str]:
         """Every variable of a rank's environment, those of a fork among them; placeholders are not filled in."""
         fork = self.fork.env if self.fork else {}
-        return {**self.env, **fork, **self.budget.environment, **self.engram.environment}
+        plugged = {**self.budget.environment, **self.engram.environment, **self.exl3.environment}
+        return {**self.env, **fork, **plugged}
 
     @property
     def proofs(self) -> dict[str, str]:
         """What every rank's log must prove: what the recipe expects, and what of the plug-in it asks for: that is never a fork's wording."""
-        return {**({"budget": "on, plan"} if self.budget.plan else {}), **self.expects, **self.engram.proofs}
+        budget = {"budget": "on, plan"} if self.budget.plan else {}
+        return {**budget, **self.expects, **self.engram.proofs, **self.exl3.proofs}
 
     @property
     def max_num_seqs(self) -> int | None:

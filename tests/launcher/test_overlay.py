@@ -59,12 +59,26 @@ def test_engram_rows_come_by_the_plug_in_and_stay_in_memory_as_asked(
     assert off.proofs == recipe.proofs
 
 
+def test_exl3_experts_are_cuda_exl3s_until_the_plug_in_is_asked_for(
+    recipe: Recipe, engine: EngineFacts
+) -> None:
+    """One key, one variable, one proof of every rank; the default tells the plug-in nothing."""
+    assert recipe.exl3.experts == "cuda-exl3"
+    assert "SPARKCTL_EXL3_EXPERTS" not in recipe.environment
+    ours = overlay(recipe, {"exl3.experts": "sparkctl"}, engine)
+    assert ours.environment["SPARKCTL_EXL3_EXPERTS"] == "1"
+    assert ours.proofs["exl3"] == "on, "
+    assert overlay(ours, {"exl3.experts": "cuda-exl3"}, engine) == recipe
+
+
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
         ("args.max-num-seq", 8, "did you mean max-num-seqs?"),
         ("env.SPARKCTL_BUDGET_PLAN", "/p", "SPARKCTL_BUDGET_PLAN follow from budget"),
-        ("env.SPARKCTL_ENGRAM_ROWS", "/p", "SPARKCTL_ENGRAM_ROWS follow from budget and engram"),
+        ("env.SPARKCTL_ENGRAM_ROWS", "/p", "SPARKCTL_ENGRAM_ROWS follow from budget, engram and exl3"),
+        ("env.SPARKCTL_EXL3_EXPERTS", "1", "SPARKCTL_EXL3_EXPERTS follow from budget, engram and exl3"),
+        ("exl3.experts", "ours", "cuda-exl3"),
         ("engram.resident", 5, "set engram.rows"),
         ("engram.resident", -1, "0 or more"),
         ("engram.format", "fp2", "fp8"),

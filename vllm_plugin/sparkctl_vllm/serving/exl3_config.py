@@ -72,14 +72,12 @@ class Exl3Config(QuantizationConfig):
         cls, hf_quant_cfg: dict[str, Any], user_quant: str | None, hf_config: Any = None
     ) -> str | None:
         """Take checkpoints that call themselves EXL3: installed only where an owner asked for it."""
-        del user_quant, hf_config
         return NAME if hf_quant_cfg.get("quant_method") == THEIRS else None
 
     def maybe_update_config(
         self, model_name: str, hf_config: Any = None, revision: str | None = None
     ) -> None:
         """Look at the checkpoint's headers, and take in the configuration of all that is no expert."""
-        del revision
         demand(
             current_platform.is_cpu(),
             "device",

@@ -30,7 +30,7 @@ class Exl3Method(FusedMoEMethodBase):
         self.reader = Exl3Reader()
         self.door: int | None = None
 
-    def maybe_roundup_sizes(self, hidden_size: int, *_: Any) -> tuple[int, int]:  # type: ignore[override]
+    def maybe_roundup_sizes(self, hidden_size: int, *_: Any) -> tuple[int, int]:
         """Return hidden size and this rank's width: whole blocks, which need not be an even share."""
         return hidden_size, self.slice.width
 
@@ -39,8 +39,8 @@ class Exl3Method(FusedMoEMethodBase):
         layer: Any,
         num_experts: int,
         hidden_size: int,
-        intermediate_size_per_partition: int,  # noqa: ARG002 - ours, by maybe_roundup_sizes
-        params_dtype: torch.dtype,  # noqa: ARG002 - weights have the format's own
+        intermediate_size_per_partition: int,
+        params_dtype: torch.dtype,
         **_: Any,
     ) -> None:
         """Reserve this rank's slice of the layer, after a look whether checkpoint and model mean the same experts."""
@@ -77,12 +77,12 @@ class Exl3Method(FusedMoEMethodBase):
 
     def apply(  # noqa: PLR0913, PLR0917 - as vLLM calls it
         self,
-        layer: Any,  # noqa: ARG002
+        layer: Any,
         x: torch.Tensor,
         topk_weights: torch.Tensor,
         topk_ids: torch.Tensor,
-        shared_experts: Any,  # noqa: ARG002 - vLLM's own
-        shared_experts_input: torch.Tensor | None,  # noqa: ARG002
+        shared_experts: Any,
+        shared_experts_input: torch.Tensor | None,
     ) -> torch.Tensor:
         """Return the sum over each row's experts, read whole."""
         return torch.ops.sparkctl.routed_experts(x, topk_weights.float(), topk_ids, self.door)

@@ -51,7 +51,7 @@ class Slice:
         for name, size in sizes.items():
             dtype = _dtype(name)
             made = torch.nn.Parameter(torch.zeros(size, dtype=dtype), requires_grad=False)
-            made.weight_loader = self.load  # type: ignore[attr-defined] - where vLLM looks for it
+            vars(made)["weight_loader"] = self.load  # where vLLM looks for it
             layer.register_parameter(name, made)
 
     def load(  # noqa: PLR0913, PLR0917 - as vLLM calls it

@@ -25,10 +25,11 @@ class BudgetMethod(FusedMoEMethodBase):
         self.own, self.budget, self.place = own, budget, place
         self.reader: Reader = own.reader if isinstance(own, Exl3Method) else PlainReader()
 
-    def maybe_roundup_sizes(self, *sizes: Any) -> tuple[int, int]:  # type: ignore[override]
+    def maybe_roundup_sizes(self, *sizes: Any) -> tuple[int, int]:
         """Let EXL3 experts take this rank's slice, which need not be an even share; others are cut as vLLM does."""
-        asked = self.own if isinstance(self.own, Exl3Method) else super()
-        return asked.maybe_roundup_sizes(*sizes)
+        if isinstance(self.own, Exl3Method):
+            return self.own.maybe_roundup_sizes(*sizes)
+        return super().maybe_roundup_sizes(*sizes)
 
     def create_weights(
         self,
