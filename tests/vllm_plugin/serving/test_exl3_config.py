@@ -56,6 +56,19 @@ answer = {
     "shared": [one.rest.packed_modules_mapping is one.packed_modules_mapping for one in (nested, *copies)],
     "hub": refused("someone/model"),
 }
+from vllm.model_executor.layers import quantization
+from sparkctl_vllm.serving import exl3_experts
+from sparkctl_vllm.serving.settings import Settings
+
+answer["alone"] = exl3_config._others()
+exl3_experts.install(Settings(exl3=True))
+theirs = type("Theirs", (Exl3Config,), {"override_quantization_method": classmethod(lambda *_, **__: None)})
+quantization.register_quantization_config("exl3")(theirs)
+exl3_experts.install(Settings(exl3=True))
+found = {one: quantization.get_quantization_config(one) for one in quantization.QUANTIZATION_METHODS}
+answer["takes"] = [name for name, one in found.items() if one.override_quantization_method({"quant_method": "exl3"}, "exl3")]
+answer["kept"] = found["exl3"] is theirs
+answer["beside"] = exl3_config._others()
 exl3_config.current_platform = SimpleNamespace(is_cpu=lambda: False, device_type="cuda")
 answer["gpu"] = refused(folder)
 print(json.dumps(answer))
@@ -81,6 +94,16 @@ def test_it_takes_checkpoints_that_call_themselves_exl3(told):
     """By a name of its own: cuda-exl3 keeps that of the format."""
     assert told["claims"] == ["sparkctl_exl3", None]
     assert told["layers"] == [1, 3]
+
+
+def test_it_stands_beside_the_plug_in_that_has_the_formats_name(told):
+    """Whoever comes last: theirs keeps the name, ours takes the checkpoint, and the log says that it is there."""
+    assert told["takes"] == ["sparkctl_exl3"]
+    assert told["kept"] is True
+    assert (told["alone"], told["beside"]) == (
+        "cuda-exl3 is not installed",
+        "cuda-exl3 is here and stands aside",
+    )
 
 
 def test_all_else_is_plain_where_the_model_has_no_quantisation(told):
