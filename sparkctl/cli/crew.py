@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -98,7 +98,7 @@ class Crew:
         self._ask(line, "measure", step)
 
     def wait(self) -> Trial | Away:
-        """Return what became of the next boot that is over.
+        """Return what became of the next boot that is over, with its line's name: a worker knows of one line and names none.
 
         Raises:
             SparkctlError: a file is wrong, or the work was interrupted; what concerns one line is an `Away`.
@@ -113,7 +113,7 @@ class Crew:
             return Away(line=line, why=said.message)
         if not isinstance(said, Trial):
             raise TypeError(f"line {line} answered {said!r}, wanted a trial")
-        return said
+        return replace(said, line=line)
 
     def serve(self, ended: Mapping[str, Climb]) -> None:
         """Have what is proven serve on each of these lines, all at once."""

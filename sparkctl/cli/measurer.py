@@ -32,7 +32,7 @@ from tuner.steps import Boot, On, Trial, name_of
 from tuner.workload import Workload, canonical
 
 MOST_UNFIT = 3
-"""Boots in a row that a gate may stop before a climb pauses: one may be a flip of the GPU's state. Ours."""
+"""Boots in a row that a gate may stop before a line pauses its climb, or leaves one of several lines: one may be a flip of the GPU's state. Ours."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Measurer:
     def measure(self, step: Boot) -> Trial:
         """Boot and bench one step, and write both before anything is decided from them.
 
-        A boot that says nothing of the levers is tried again; after `MOST_UNFIT` in a row the climb pauses.
+        A boot that says nothing of the levers is tried again; after `MOST_UNFIT` in a row the line cannot go on.
 
         Raises:
             Refused, Unclear: the nodes are not fit to boot, or cannot be asked; tune --resume goes on from here.
@@ -81,9 +81,10 @@ class Measurer:
                 )
         fault = Unclear if booted.unclear else Refused
         raise fault(
-            f"the climb pauses: {MOST_UNFIT} boots in a row were stopped before the launch, the last on "
-            f"{booted.node}: {booted.why}",
-            hint=f"{booted.hint}; then go on with tune --resume".removeprefix("; "),
+            f"{MOST_UNFIT} boots in a row were stopped before the launch, the last on {booted.node}: {booted.why}",
+            hint=f"{booted.hint}; the climb pauses until then, and tune --resume goes on with it".removeprefix(
+                "; "
+            ),
         )
 
     def _try(self, step: Boot) -> tuple[plans.Boot, Trial | None]:

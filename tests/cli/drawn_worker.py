@@ -5,10 +5,11 @@ import math
 import random
 import time
 from dataclasses import dataclass
+from typing import Any
 
+from launcher import plan as plans
 from ledger import record
 from sparkctl.cli.measurer import Measurer
-from sparkctl.errors import Unclear
 from sparkctl.live.event import Booted, Booting
 from tuner.climb import Climb
 from tuner.metrics import Metric
@@ -30,12 +31,13 @@ class DrawnWorker(Measurer):
     A file `off-B` takes line B's nodes away from the boot on whose number is in it.
     """
 
-    def measure(self, step: Boot) -> Trial:
+    def _try(self, step: Boot) -> tuple[plans.Boot, Trial | None]:
         """Draw a boot from its line, its levers and its number there."""
         line, state = self.served.line.name, self.session.state
         off = state / f"off-{line}"
         if off.exists() and step.number >= int(off.read_text(encoding="utf-8")):
-            raise Unclear("spark-b2 did not answer in 30 s", hint="look at its cable")
+            why, node = "the node did not answer in 30 s", f"spark-{line.lower()}2"
+            return self._ended(stage="check", why=why, node=node, hint="look at its cable", unclear=True), None
         trial = _drawn(line, step, self.session.new_id(f"boot-{line}"))
         self.teller.tell(Booting(boot=trial.boot, number=step.number, on=step.on, reason=step.reason))
         slow = state / "slow"
@@ -47,7 +49,10 @@ class DrawnWorker(Measurer):
         self.teller.tell(
             Booted(boot=trial.boot, number=step.number, on=step.on, outcome=trial.outcome, seconds=600.0)
         )
-        return trial
+        return self._ended(stage="ready", why=trial.why), trial
+
+    def _ended(self, **how: Any) -> plans.Boot:
+        return plans.Boot(boot="", line=self.served.line.name, findings=(), seconds=600.0, **how)
 
     def serve(self, ended: Climb) -> None:
         """Keep in a file what would serve."""
@@ -70,7 +75,7 @@ class DrawnWorker(Measurer):
 
 def _drawn(line: str, step: Boot, boot: str) -> Trial:
     if BREAKS in step.on:
-        return Trial(boot=boot, arm=step.on, outcome="failed", why="corrupt text", line=line)
+        return Trial(boot=boot, arm=step.on, outcome="failed", why="corrupt text")
     seed = hashlib.sha256(f"{line}/{step.on}/{step.number}".encode()).digest()
     drawn = random.Random(seed)  # noqa: S311 - noise, not a secret
     gain = math.prod(GAINS.get(lever, 1.0) for lever in step.on)
@@ -78,4 +83,4 @@ def _drawn(line: str, step: Boot, boot: str) -> Trial:
         Metric(name=name, value=level * gain * math.exp(drawn.gauss(0, NOISE[line])), unit="tok/s", n=1)
         for name, level in BASE[line].items()
     )
-    return Trial(boot=boot, arm=step.on, outcome="measured", metrics=metrics, line=line)
+    return Trial(boot=boot, arm=step.on, outcome="measured", metrics=metrics)

@@ -141,7 +141,13 @@ def test_a_line_whose_nodes_are_away_leaves_and_comes_back(tuned: Tuned, folder:
     assert "did not answer" in told["error"]["message"]
     journal = Journal(folder / "state" / "ledger.jsonl")
     notes = [(row.line, row.body["away"]) for row in journal.read().rows if row.kind == "note"]
-    assert notes == [("B", "spark-b2 did not answer in 30 s")]
+    assert notes == [
+        (
+            "B",
+            "3 boots in a row were stopped before the launch, the last on spark-b2: the node did not answer in 30 s",
+        )
+    ]
+    assert "the climb pauses" in told["error"]["hint"]
     assert [len(one.trials) for one in climbs(journal.read().rows)] == [8, 2]
     lost.unlink()
     last.unlink()
