@@ -158,7 +158,7 @@ def find(home: Path) -> Cluster | None:
         seed=told["seed"],
         pace=told["pace"],
         inventory=home / "inventory.yml",
-        nodes=layout.NODES,
+        nodes=tuple(root.name for root in layout.roots(home)),
         started=told["started"],
     )
 
@@ -181,7 +181,7 @@ def lower(home: Path) -> None:
 def _end_everything(home: Path) -> None:
     told = _told(home)
     daemon = [Process(*told["daemon"])] if "daemon" in told else []
-    ranks = [one.process() for name in layout.NODES for one in every(home / name)]
+    ranks = [one.process() for root in layout.roots(home) for one in every(root)]
     # The daemon first: it refuses new commands, then ends what it started; the rest is what a killed daemon left.
     left = processes.end(tuple(daemon), _LOWER_S)
     left += processes.end(tuple(rank for rank in ranks if rank), _LOWER_S)

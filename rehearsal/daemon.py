@@ -1,4 +1,4 @@
-"""The process behind a practice cluster: four SSH servers, the reaping of ended ranks, and the end when idle."""
+"""The process behind a practice cluster: an SSH server for each node, the reaping of ended ranks, and the end when idle."""
 
 import asyncio
 import contextlib
@@ -37,8 +37,8 @@ def main(argv: list[str]) -> int:
 
 
 async def _serve(home: Path, idle_s: float) -> None:
-    _make_keys(home / "keys")
-    nodes = [read(home / name) for name in layout.NODES]
+    nodes = [read(root) for root in layout.roots(home)]
+    _make_keys(home / "keys", nodes)
     watch = Watch()
     doors = [await _open(node, home / "keys", watch) for node in nodes]
     ports = tuple(_port(door) for door in doors)
@@ -126,17 +126,17 @@ def _zombies() -> set[int]:
     return found
 
 
-def _make_keys(folder: Path) -> None:
+def _make_keys(folder: Path, nodes: list[Node]) -> None:
     folder.mkdir(mode=0o700)
     user = asyncssh.generate_private_key(_KEY)
     user.write_private_key(str(folder / "user"))
     (folder / "user").chmod(0o600)
     user.write_public_key(str(folder / "authorized_keys"))
-    for name in layout.NODES:
+    for node in nodes:
         host = asyncssh.generate_private_key(_KEY)
-        host.write_private_key(str(folder / name))
-        (folder / name).chmod(0o600)
-        host.write_public_key(str(folder / f"{name}.pub"))
+        host.write_private_key(str(folder / node.name))
+        (folder / node.name).chmod(0o600)
+        host.write_public_key(str(folder / f"{node.name}.pub"))
 
 
 def _write_known_hosts(folder: Path, nodes: list[Node], ports: tuple[int, ...]) -> None:

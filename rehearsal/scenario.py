@@ -30,6 +30,8 @@ __all__ = [
 
 _HERE = Path(__file__).parent / "scenarios"
 _LIKE = "healthy"
+_SEED_APART = 1_000
+"""Between the seeds of two lines: tests and scenarios use small ones."""
 
 Section = Literal["", "memory", "gpu", "fabric", "parity", "leftovers", "security", "guard", "bench", "ssh"]
 
@@ -48,8 +50,17 @@ class Lever:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Second:
+    """What line B of a practice cluster has of its own; all else is as on line A."""
+
+    speed: Speed = field(default_factory=Speed)
+    noise: Noise | None = None
+    """None: as line A's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One practice cluster's weather."""
+    """One practice cluster's weather, or, from `of_line`, one line's."""
 
     schema: Literal[1]
     name: str
@@ -61,7 +72,12 @@ class Scenario:
     """Start to ready, in the line's seconds; far below a real GB10's 8 to 13 minutes so that practice stays short."""
     noise: Noise
     noise_source: str
+    speed: Speed = field(default_factory=Speed)
+    """What the line is faster by than the model, before any lever."""
+    second: Second | None = None
+    """Line B; None where the cluster is line A alone."""
     nodes: Mapping[str, Traits] = field(default_factory=dict)
+    """By name, of every line."""
     levers: tuple[Lever, ...] = ()
     recipe: str = ""
     """What the line serves: a file of rehearsal/recipes; empty for the recipe that ships."""
@@ -73,6 +89,20 @@ class Scenario:
     """The gate, or the stage of a boot, that is to say so; empty where what looks like a fault is none."""
     ends: Literal[0, 1, 3] = 0
     """How `sparkctl boot` ends: 0 where settling cures the fault or it is worth no more than a warning."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The names of its lines."""
+        return ("A", "B") if self.second else ("A",)
+
+    def of_line(self, name: str) -> "Scenario":
+        """Return what holds on one of its lines; each draws from a seed of its own."""
+        if self.second is None or name == "A":
+            return replace(self, second=None)
+        own = self.second
+        return replace(
+            self, seed=self.seed + _SEED_APART, speed=own.speed, noise=own.noise or self.noise, second=None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,7 @@ async def _booted(life: Life, links: tuple[Link, ...], number: int) -> Boot:
         link.tell({"kv": kv})
     await stages.capture(life, kv)
     await _all_answer(life, links)
-    speed = model.boot_speed(life.law.noise, life.law.seed, number)
+    speed = model.boot_speed(life.law.noise, life.law.seed, number).times(life.law.speed)
     for lever in effects:
         speed = speed.times(lever.effect)
     return Boot(

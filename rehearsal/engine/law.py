@@ -1,4 +1,4 @@
-"""The law that a practice line serves by, as a rank reads it from the cluster's home: noise, pace, levers' effects."""
+"""The law that a practice line serves by, as a rank reads it from the line's folder: noise, pace, levers' effects."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,16 +27,18 @@ class Law(NamedTuple):
     boot_s: float
     noise: Noise
     levers: tuple[Lever, ...]
+    speed: Speed
+    """What the line is faster by, before any lever."""
 
 
 def read(home: Path) -> Law:
-    """Read the law of a cluster."""
+    """Read the law of a line."""
     raw = read_json(home / "law.json")
     noise = Noise(between=Between(**raw["noise"]["between"]), within=Within(**raw["noise"]["within"]))
     levers = tuple(
         Lever(one["when"], Speed(**one["effect"]), one["breaks"], one["damage"]) for one in raw["levers"]
     )
-    return Law(raw["pace"], raw["seed"], raw["boot_s"], noise, levers)
+    return Law(raw["pace"], raw["seed"], raw["boot_s"], noise, levers, Speed(**raw["speed"]))
 
 
 def next_boot(home: Path) -> int:

@@ -49,7 +49,7 @@ def up(
         bool, typer.Option("--mended", help="Start anew, with the scenario's fault removed from the nodes.")
     ] = False,
 ) -> int:
-    """Start four practice nodes on this machine, or restart them with another scenario."""
+    """Start practice nodes on this machine, four for each line of the scenario, or restart them with another."""
     practice_cluster.demand(scenario)
     if mended:
         home = session.state / "rehearsal"
@@ -110,8 +110,8 @@ def scenarios(session: Session) -> int:
 
 def _refuse_while_in_use(running: Cluster | None) -> None:
     """Keep a cluster from being taken from under a boot, a bench or a climb."""
-    pid = holder(inventory.read(running.inventory).line(None)) if running else ""
-    if pid:
+    lines = inventory.read(running.inventory).lines if running else ()
+    if pid := next(filter(None, map(holder, lines)), ""):
         raise Refused(
             f"the practice line is in use by another sparkctl (pid {pid})",
             hint="wait until it is done, or stop it",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rehearsal import layout
 from rehearsal.engine import law
 from rehearsal.scenario import levers, named, scenarios
 from sparkctl import edge
@@ -17,7 +18,7 @@ def test_every_scenario_loads_and_is_named_as_its_file() -> None:
     for one in found:
         assert named(one.name) == one
         assert one.about
-        assert set(one.nodes) <= {f"spark-a{index}" for index in range(4)}
+        assert set(one.nodes) <= {name for line in one.lines for name in layout.names(line)}
 
 
 def test_the_slow_node_is_slow_and_the_others_are_not() -> None:
