@@ -111,13 +111,19 @@ class Watch:
             Teller(watch=self, line=self.state.lines[0].name).tell(Doing(text=text))
 
     def _print(self, event: Event) -> None:
-        of = f"line {event.line}: " if len(self.state.lines) > 1 else ""
+        of = self._whose(event) if len(self.state.lines) > 1 else ""
         if isinstance(event.what, Warned):
             self.console.warn(of + event.what.text)
             return
         details = self.console.verbose and not self.console.is_live
         if text := words.line(event, stages=self.stages or self.console.verbose, details=details):
             self.console.say(of + text)
+
+    def _whose(self, event: Event) -> str:
+        """Name an event's line, or all of them where it is a verdict: of lines that climb together it is everyone's."""
+        if isinstance(event.what, Judged):
+            return f"lines {' and '.join(line.name for line in self.state.lines)}: "
+        return f"line {event.line}: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

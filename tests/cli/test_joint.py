@@ -23,6 +23,10 @@ from ledger.journal import Journal
 from ledger.record import retraction
 from sparkctl import cli
 from sparkctl.cli import joint_climber
+from sparkctl.cli.watch import Teller, Watch
+from sparkctl.clock import system_clock
+from sparkctl.console import Console
+from sparkctl.live.event import Began, Judged, Warned
 
 from .drawn_worker import DrawnWorker
 
@@ -233,6 +237,21 @@ def test_events_name_the_line_and_a_verdict_is_handed_to_the_hook_once(tuned: Tu
         assert {one["lever"]: one["verdict"] for one in own if one["event"] == "verdict"} == verdicts(ended)
     called = (folder / "hooked").read_text(encoding="utf-8").splitlines()
     assert sorted(called) == sorted(["done ", "done ", *(f"verdict {lever}" for lever in verdicts(ended))])
+
+
+def test_a_verdict_over_both_lines_is_told_once_and_names_both(capsys: pytest.CaptureFixture[str]) -> None:
+    """What both lines proved is not told as one's own; what one line does is."""
+    watch = Watch(console=Console(), clock=system_clock(), stages=False)
+    tellers = [Teller(watch=watch, line=line) for line in "AB"]
+    for teller in tellers:
+        teller.tell(Began(verb="tune", what="short", simulated=False))
+    for teller in tellers:
+        teller.tell(Judged(lever="nccl-channels", verdict="accept", why="a gain"))
+    tellers[1].tell(Warned(text="leaves the climb"))
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2
+    assert told[0].startswith("lines A and B: accept")
+    assert "line B: leaves the climb" in told[1]
 
 
 def children(pid: int) -> list[int]:
