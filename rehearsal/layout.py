@@ -193,7 +193,7 @@ def recipe(scenario: Scenario) -> str:
 def inventory(home: Path, nodes: Sequence[Node], ssh_ports: tuple[int, ...]) -> str:
     """Return the inventory text."""
     served = read_json(home / "cluster.json")["recipe"]
-    groups: dict[str, dict[str, dict[str, object]]] = {}
+    groups: dict[str, dict[str, object]] = {}
     for line in LINES:
         own = folder(home, line)
         hosts = {

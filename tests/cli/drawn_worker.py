@@ -37,7 +37,9 @@ class DrawnWorker(Measurer):
         off = state / f"off-{line}"
         if off.exists() and step.number >= int(off.read_text(encoding="utf-8")):
             why, node = "the node did not answer in 30 s", f"spark-{line.lower()}2"
-            return self._ended(stage="check", why=why, node=node, hint="look at its cable", unclear=True), None
+            return self._ended(
+                stage="check", why=why, node=node, hint="look at its cable", unclear=True
+            ), None
         trial = _drawn(line, step, self.session.new_id(f"boot-{line}"))
         self.teller.tell(Booting(boot=trial.boot, number=step.number, on=step.on, reason=step.reason))
         slow = state / "slow"
