@@ -67,7 +67,7 @@ def test_program_and_simulation_agree(  # noqa: PLR0913, PLR0917 - a row of the 
     finally:
         program("rehearse", "down")
     verdicts = {one["lever"]: one["verdict"] for one in document["verdicts"]}
-    foreseen = simulated(scenario, rungs, seed)
+    foreseen = simulated(scenarios.named(scenario), rungs, seed)
     expected = {one.lever: one.verdict for one in foreseen.verdicts}
     if scenario in NOISY:
         assert verdicts.keys() == expected.keys()
@@ -151,9 +151,9 @@ def climbed(program: Program, scenario: str, ladder: str, seed: int, *, killed: 
     return ended.document
 
 
-def simulated(scenario: str, rungs: Ladder, seed: int) -> Climb:
+def simulated(weather: scenarios.Scenario, rungs: Ladder, seed: int) -> Climb:
     """Climb the same ladder by the same course on boots drawn from the model, within the same budget."""
-    weather, noise = scenarios.named(scenario), reported(quantities(workloads.read(rungs.workload)))
+    noise = reported(quantities(workloads.read(rungs.workload)))
     course = Course(
         design="factorial", rule="proof", seed=seed, plan=plan(rungs, noise, runs_for(rungs, BOOTS))
     )
