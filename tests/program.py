@@ -55,7 +55,7 @@ class Program:
         """Run to the end."""
         with tempfile.TemporaryDirectory() as folder:
             told = Path(folder) / "out", Path(folder) / "err"
-            given = [*arguments, "--state", str(self.state)]
+            given = self.given(arguments)
             running = _LOADED.Process(target=_become, args=(given, self.environment(), str(Path.cwd()), told))
             running.start()
             running.join(limit_s)
@@ -77,7 +77,11 @@ class Program:
 
     def argv(self, arguments: Sequence[str]) -> list[str]:
         """Return the whole command."""
-        return [*PROGRAM, *arguments, "--state", str(self.state)]
+        return [*PROGRAM, *self.given(arguments)]
+
+    def given(self, arguments: Sequence[str]) -> list[str]:
+        """Return what is typed behind the program's name."""
+        return [*arguments, "--state", str(self.state)]
 
     @staticmethod
     def environment() -> dict[str, str]:

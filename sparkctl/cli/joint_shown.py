@@ -15,7 +15,7 @@ def show(session: Session, lines: tuple[Served, ...], rungs: Ladder, ended: Join
     tune_shown.verdicts(session, ended.verdicts)
     booted = ", ".join(f"{len(ended.on(name).trials)} of line {name}" for name in names)
     session.console.show(
-        f"stack of lines {' and '.join(names)}: {name_of(ended.stack)}, after {len(ended.trials)} boots, {booted}; {ended.why}"
+        f"stack of lines {' and '.join(names)}: {name_of(ended.stack)}, after {len(ended.trials)} boots, {booted}; {tune_shown.reached(ended)}"
     )
     for name in names:
         for text in tune_shown.told(ended.confirmed.get(name)):
@@ -26,7 +26,7 @@ def show(session: Session, lines: tuple[Served, ...], rungs: Ladder, ended: Join
         session.console.warn(
             f"line {name} left the climb ({why}); the stack is not confirmed there, and does not serve"
         )
-    tune_shown.serving(session, rungs, ended.stack, names)
+    tune_shown.serving(session, rungs, ended.stack, tuple(name for name in names if name not in ended.away))
     proven = {
         name: {
             "boots": len(ended.on(name).trials),

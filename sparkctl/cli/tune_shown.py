@@ -22,12 +22,17 @@ def show(session: Session, chosen: Served, rungs: Ladder, ended: Climb) -> int:
     """Print it, and return the exit code: 0 when no lever is open, 4 when one is, 1 when the base failed."""
     verdicts(session, ended.verdicts)
     session.console.show(
-        f"stack of line {chosen.line.name}: {name_of(ended.stack)}, after {len(ended.trials)} boots; {ended.why}"
+        f"stack of line {chosen.line.name}: {name_of(ended.stack)}, after {len(ended.trials)} boots; {reached(ended)}"
     )
     for text in (*told(ended.confirmed), *broken(ended.broken)):
         session.console.show(text)
     serving(session, rungs, ended.stack, (chosen.line.name,))
     return answered(session, rungs, ended, chosen.line.name, {"confirmed": confirmed(ended.confirmed)})
+
+
+def reached(ended: Climb | Joint) -> str:
+    """Say how far a climb came; one that judged every lever it could names those that stay open."""
+    return f"left open: {', '.join(ended.open)}" if ended.end == "done" and ended.open else ended.why
 
 
 def answered(

@@ -52,10 +52,10 @@ class RealLine(Program):
         """Run to the end; a real engine takes minutes to boot."""
         return Program.__call__(self, *arguments, limit_s=limit_s)
 
-    def argv(self, arguments: Sequence[str]) -> list[str]:
+    def given(self, arguments: Sequence[str]) -> list[str]:
         """Return the whole command, with the line's inventory."""
         # Not super(): a dataclass with slots is made anew, and a bare super() would not know it.
-        return Program.argv(self, (*arguments, "-i", str(self.inventory)))
+        return Program.given(self, (*arguments, "-i", str(self.inventory)))
 
     def docker(self, host: str, *argv: str) -> str:
         """Run docker on a host and return what it printed."""
