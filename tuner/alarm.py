@@ -1,11 +1,12 @@
 """Alarm: says while a reply still streams that it is about to collapse, or that it already loops.
 
-Two watches, each fed as tokens come and each a value that trips once. `Alarm` counts improbable tokens: they cluster
-hundreds of tokens before a reply turns into salad. `TrigramWatch` counts word triples that come again: it needs no
-log-probabilities and sees the loop itself. Neither reads a clock or keeps more than its window; a proxy rolls back or
-reads in full on what they say.
+Three watches, each fed as tokens come and each a value that trips once. `Alarm` counts very improbable tokens: they cluster
+hundreds of tokens before a long reply turns into salad. `SurpriseWatch` takes the mean over many fairly improbable ones.
+`TrigramWatch` counts word triples that come again: it needs no log-probabilities and sees the loop itself. None reads a clock or
+keeps more than its window; a proxy rolls back or reads in full on what they say.
 """
 
+import math
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
@@ -21,6 +22,12 @@ IMPROBABLE_LOGPROB = -11.5
 """Natural logarithm of the probability below which a token is improbable: 0.001 %. Ours: the report gives none. Calibrate it
 on whole replies of the line until the alarm fires on fewer than 1 % of them.
 """
+
+SURPRISE_WINDOW = 64
+"""Tokens of the mean. Of the windows that were tried on a mini model (benchmarks/mini_moe_alarms.py) it saw most collapses."""
+
+MOST_SURPRISE = 32.0
+"""Nats that one token counts for at most, so that none of them, and no value that is no number, carries a mean by itself; ours."""
 
 TRIGRAM_WINDOW = 96
 TRIGRAM_TIMES = 8
@@ -78,6 +85,41 @@ class Alarm:
             since=self._improbable[0],
             measured=f"{len(self._improbable)} tokens below a log-probability of {self.logprob:g} within {self.window}",
             wanted=f"fewer than {self.tokens}",
+        )
+        return self._tripped
+
+
+@dataclass(slots=True)
+class SurpriseWatch:
+    """Trips when the mean surprise, the negative log-probability, of the last tokens is above a limit; only over a full window.
+
+    `limit` is in nats a token; without one the watch is off and only keeps `worst`, the highest mean so far: 0 before the first.
+    """
+
+    limit: float | None = None
+    worst: float = field(default=0.0, init=False)
+    _seen: int = field(default=0, init=False)
+    _last: deque[float] = field(default_factory=lambda: deque(maxlen=SURPRISE_WINDOW), init=False)
+    _tripped: Tripped | None = field(default=None, init=False)
+
+    def feed(self, logprob: float) -> Tripped | None:
+        """Take the next token's log-probability (natural, at most 0); return the alarm once, when it trips."""
+        self._seen += 1
+        # What is no number compares as false, and so counts as the most.
+        self._last.append(-logprob if logprob > -MOST_SURPRISE else MOST_SURPRISE)
+        if len(self._last) < SURPRISE_WINDOW:
+            return None
+        mean = math.fsum(self._last) / SURPRISE_WINDOW
+        self.worst = max(self.worst, mean)
+        if self.limit is None or mean <= self.limit or self._tripped:
+            return None
+        limit = self.limit
+        first = next(place for place, one in enumerate(self._last) if one > limit)
+        self._tripped = Tripped(
+            at=self._seen - 1,
+            since=self._seen - SURPRISE_WINDOW + first,
+            measured=f"a mean surprise of {mean:.3g} nats over {SURPRISE_WINDOW} tokens",
+            wanted=f"at most {limit:.3g}",
         )
         return self._tripped
 
