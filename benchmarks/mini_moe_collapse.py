@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from proxy.depth import Depths
 from proxy.said import Said
+from proxy.thresholds import Limits as Alarmed
 from proxy.watch import Watch
 
 WINDOW = 64
@@ -23,8 +25,8 @@ ODD = 0.001
 
 _spoken: list[str] = []
 
-Marks = tuple[int, str, float]
-"""Tokens at which the alarm was raised (0: never), why, and the depth of the reply."""
+Marks = tuple[int, str, Depths]
+"""Tokens at which an alarm was raised (0: never), why, and the depths of the reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +68,12 @@ def limits(healthy: Shape) -> Limits:
 
 
 def watched(
-    pool: Executor, replies: torch.Tensor, logprobs: torch.Tensor, threshold: float, parts: int = 64
+    pool: Executor, replies: torch.Tensor, logprobs: torch.Tensor, alarmed: Alarmed, parts: int = 64
 ) -> list[Marks]:
     """Feed the proxy's watch with every reply; a pool takes them part by part."""
     tokens, told = replies.int().cpu().numpy(), logprobs.float().cpu().numpy()
     cut = [part for part in np.array_split(np.arange(len(tokens)), parts) if len(part)]
-    jobs = [pool.submit(_watched, tokens[part], told[part], threshold) for part in cut]
+    jobs = [pool.submit(_watched, tokens[part], told[part], alarmed) for part in cut]
     return [one for job in jobs for one in job.result()]
 
 
@@ -80,17 +82,17 @@ def speak(words: Sequence[str]) -> None:
     _spoken[:] = words
 
 
-def _watched(tokens: NDArray[np.int32], told: NDArray[np.float32], threshold: float) -> list[Marks]:
-    return [_one(row.tolist(), logs.tolist(), threshold) for row, logs in zip(tokens, told, strict=True)]
+def _watched(tokens: NDArray[np.int32], told: NDArray[np.float32], alarmed: Alarmed) -> list[Marks]:
+    return [_one(row.tolist(), logs.tolist(), alarmed) for row, logs in zip(tokens, told, strict=True)]
 
 
-def _one(tokens: Sequence[int], told: Sequence[float], threshold: float) -> Marks:
-    watch, marks = Watch(threshold=threshold), (0, "")
+def _one(tokens: Sequence[int], told: Sequence[float], alarmed: Alarmed) -> Marks:
+    watch, marks = Watch(limits=alarmed), (0, "")
     for at, (token, logprob) in enumerate(zip(tokens, told, strict=True), start=1):
         sign = watch.feed(Said(text=_spoken[token], logprobs=(logprob,)))
         if sign and not marks[0]:
             marks = (at, sign.reason)
-    return (*marks, watch.depth.depth)
+    return (*marks, watch.depths)
 
 
 def _different(windows: torch.Tensor) -> torch.Tensor:

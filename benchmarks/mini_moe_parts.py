@@ -17,6 +17,7 @@ from mini_moe_judge import predictions
 from mini_moe_replies import PROMPT, divergence
 from mini_moe_shares import Named
 from proxy import calibration
+from proxy.thresholds import Limits
 
 SHOWN = 256
 """Replies of a policy that are kept: so many that collapsed and so many that did not."""
@@ -34,11 +35,17 @@ class Ground:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Set:
-    """What the whole model's own replies set at a temperature: limits of collapse, and the threshold of the alarm."""
+    """What the whole model's own replies set at a temperature: limits of collapse, and the thresholds of the alarms."""
 
     temperature: float
     limits: collapse.Limits
     threshold: float
+    surprise: float | None
+
+    @property
+    def alarmed(self) -> Limits:
+        """What the proxy watches for."""
+        return Limits(logprob=self.threshold, surprise=self.surprise)
 
 
 def healthy(ground: Ground, temperature: float, sets: dict[float, Set]) -> dict[str, Any]:
@@ -52,17 +59,21 @@ def healthy(ground: Ground, temperature: float, sets: dict[float, Set]) -> dict[
         replies = one.talks[:, PROMPT:]
         shape = collapse.shape(losses, replies)
         if kind == "calibration":
-            marks = collapse.watched(ground.pool, replies, one.logprobs, float("-inf"))
-            depths = sorted(depth for _, why, depth in marks if why != "loop")
+            marks = collapse.watched(ground.pool, replies, one.logprobs, Limits(logprob=float("-inf")))
+            depths = [one for _, why, one in marks if why != "loop"]
             found = calibration.calibrate(
                 "mini", {temperature: depths}, {temperature: len(marks) - len(depths)}
             )
+            at = found.at(temperature)
             sets[temperature] = Set(
-                temperature=temperature, limits=collapse.limits(shape), threshold=found.at(temperature)
+                temperature=temperature,
+                limits=collapse.limits(shape),
+                threshold=at.logprob,
+                surprise=at.surprise,
             )
             answer["row"] = [asdict(one) for one in found.thresholds]
         else:
-            marks = collapse.watched(ground.pool, replies, one.logprobs, sets[temperature].threshold)
+            marks = collapse.watched(ground.pool, replies, one.logprobs, sets[temperature].alarmed)
         collapsed = shape.collapsed(sets[temperature].limits)
         answer[kind] = {"replies": len(marks), "collapsed": int(collapsed.sum()), **_alarms(marks, collapsed)}
         answer[kind]["loss"] = float(losses.mean())
@@ -88,7 +99,7 @@ def told(ground: Ground, one: Named, of: Set) -> dict[str, Any]:
     )
     losses, kl = steps.judged(ground.model, served)
     replies = served.talks[:, PROMPT:]
-    marks = collapse.watched(ground.pool, replies, served.logprobs, of.threshold)
+    marks = collapse.watched(ground.pool, replies, served.logprobs, of.alarmed)
     collapsed = collapse.shape(losses, replies).collapsed(of.limits)
     mended = _mended(ground, served, losses, marks, of)
     shown = np.concatenate((np.flatnonzero(collapsed)[:SHOWN], np.flatnonzero(~collapsed)[:SHOWN]))
@@ -186,6 +197,7 @@ def _alarms(marks: list[collapse.Marks], collapsed: np.ndarray) -> dict[str, Any
     places = [at for at, _, _ in marks if at]
     return {
         "alarms": int(raised.sum()), "loop alarms": sum(why == "loop" for _, why, _ in marks),
+        "surprise alarms": sum(why == "surprise" for _, why, _ in marks),
         "alarms on collapsed": int((raised & collapsed).sum()),
         "median token of the alarm": float(np.median(places)) if places else None,
     }  # fmt: skip

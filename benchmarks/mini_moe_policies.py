@@ -143,8 +143,9 @@ def _device(device: torch.device) -> str:
 
 def _set(part: dict[str, Any]) -> Set:
     return Set(
-        temperature=part["temperature"], threshold=part["threshold"], limits=collapse.Limits(**part["limits"])
-    )
+        temperature=part["temperature"], limits=collapse.Limits(**part["limits"]),
+        threshold=part["threshold"], surprise=part.get("surprise"),
+    )  # fmt: skip
 
 
 def _told(asked: argparse.Namespace) -> dict[str, Any]:

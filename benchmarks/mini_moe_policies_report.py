@@ -56,20 +56,20 @@ def table(healthy: list[dict[str, Any]], rows: list[dict[str, Any]]) -> str:
     lines = []
     for base in healthy:
         checked = base["held out"]
-        alarms = f"{_rate(checked['improbable alarms'])} alarms on improbable tokens, {_rate(checked['loop alarms'])} on loops"
+        alarms = f"{_rate(checked['improbable alarms'])} alarms on improbable tokens, {_rate(checked['surprise alarms'])} on the mean, {_rate(checked['loop alarms'])} on loops"
         head = f"temperature {base['temperature']:g}, threshold {base['threshold']:.2f}; {checked['replies']} other whole replies"
         lines += [
             f"{head}: {_rate(checked['collapsed'])} collapsed, {alarms}",
             "",
-            "| policy | bytes | KL a token, nats | of whole reads | worst reply | collapsed | with the alarm | alarms: improbable | loop | on collapsed |",
-            "|---|---|---|---|---|---|---|---|---|---|",
+            "| policy | bytes | KL a token, nats | of whole reads | worst reply | collapsed | with the alarm | alarms: improbable | surprise | loop | on collapsed |",
+            "|---|---|---|---|---|---|---|---|---|---|---|",
         ]
         of_base = [one for one in rows if one["temperature"] == base["temperature"]]
         whole = next(one["kl"]["mean"] for one in of_base if one["policy"] == "full")
         lines += [
             f"| {one['policy']} | {100 * one['bytes']:.1f} % | {_spread(one['kl'])} | {one['kl']['mean'] / whole:.0f} | "
             f"{one['worst reply']:.3g} | {_rate(one['collapsed'])} | "
-            f"{_rate(one['collapsed with the alarm'])} | {_rate(one['improbable alarms'])} | {_rate(one['loop alarms'])} | "
+            f"{_rate(one['collapsed with the alarm'])} | {_rate(one['improbable alarms'])} | {_rate(one['surprise alarms'])} | {_rate(one['loop alarms'])} | "
             f"{one['alarms on collapsed']} of {one['collapsed']['of']['hits']} |"
             for one in of_base
         ]
@@ -130,7 +130,9 @@ def _counted(part: dict[str, Any]) -> dict[str, Any]:
         "collapsed": _of(hits, total),
         "alarms on collapsed": part["alarms on collapsed"],
     }
-    answer["improbable alarms"] = _of(part["alarms"] - part["loop alarms"], total)
+    surprise = part.get("surprise alarms", 0)  # runs from before the mean was watched have none
+    answer["improbable alarms"] = _of(part["alarms"] - part["loop alarms"] - surprise, total)
+    answer["surprise alarms"] = _of(surprise, total)
     answer["loop alarms"] = _of(part["loop alarms"], total)
     if "collapsed with the alarm" in part:
         answer["collapsed with the alarm"] = _of(part["collapsed with the alarm"], total)

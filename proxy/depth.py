@@ -1,6 +1,7 @@
-"""Depth: one number that tells at which thresholds a reply raises the alarm on improbable tokens.
+"""Depth: one number for each alarm over log-probabilities that tells at which thresholds a reply raises it.
 
-The alarm trips at a threshold exactly when the reply lies deeper: when some window holds enough tokens below the threshold.
+The alarm on improbable tokens trips exactly when the reply lies deeper than the threshold: when some window holds enough tokens
+below it. The alarm on the mean trips exactly when the highest mean of any window lies above the limit.
 """
 
 from collections import deque
@@ -8,8 +9,19 @@ from dataclasses import dataclass, field
 
 from tuner.alarm import IMPROBABLE_TOKENS, WINDOW_TOKENS
 
+LOWEST = -9999.0
+"""Depth of what is no number; vLLM writes it for a log-probability of minus infinity."""
+
 SURE = -1.0
 """Log-probability above which no token is looked at: no threshold lies there. Ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Depths:
+    """How near a reply came to each alarm: `logprob` as `Depth` tells it; `surprise`, nats, 0 where no window was full."""
+
+    logprob: float
+    surprise: float
 
 
 @dataclass(slots=True)
@@ -26,7 +38,7 @@ class Depth:
         self._seen += 1
         if logprob >= SURE:
             return
-        self._low.append((at, logprob if logprob < SURE else float("-inf")))
+        self._low.append((at, logprob if LOWEST < logprob < SURE else LOWEST))
         while self._low[0][0] <= at - WINDOW_TOKENS:
             self._low.popleft()
         if len(self._low) >= IMPROBABLE_TOKENS:

@@ -12,10 +12,12 @@ from typing import Literal
 
 from proxy import repair
 from proxy.asked import Asked
+from proxy.depth import Depths
 from proxy.events import Framer, document, framed
 from proxy.repair import Kept
 from proxy.said import NOTHING, Said, hidden, read
 from proxy.seam import Seam
+from proxy.thresholds import Limits
 from proxy.watch import Sign, Watch
 
 Action = Literal["continue", "anew", "tell"]
@@ -88,7 +90,7 @@ class Reply:
     """One reply under watch; `hold` tokens are held back, so that damage within them is never seen."""
 
     asked: Asked
-    threshold: float
+    limits: Limits
     hold: int = 0
     mends: bool = True
     _framer: Framer = field(default_factory=Framer, init=False)
@@ -104,11 +106,11 @@ class Reply:
 
     def __post_init__(self) -> None:
         """Begin to watch."""
-        self._watch = Watch(threshold=self.threshold)
+        self._watch = Watch(limits=self.limits)
 
     @property
-    def healthy(self) -> float | None:
-        """The depth of what was fed, None where it loops (see `proxy.watch`)."""
+    def healthy(self) -> Depths | None:
+        """The depths of what was fed, None where it loops (see `proxy.watch`)."""
         return self._watch.healthy
 
     def feed(self, data: bytes) -> Step:
@@ -128,7 +130,7 @@ class Reply:
         self._held.clear()
         self._held_tokens = 0
         self._frames.clear()
-        self._framer, self._watch = Framer(), Watch(threshold=self.threshold)
+        self._framer, self._watch = Framer(), Watch(limits=self.limits)
         self._over = False
 
     def end(self) -> bytes:

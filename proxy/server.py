@@ -14,6 +14,7 @@ from aiohttp import web
 from proxy import asked as asking
 from proxy import repair, whole
 from proxy.asked import Asked, Unwatched
+from proxy.depth import Depths
 from proxy.events import parsed, written
 from proxy.headers import through
 from proxy.reply import Alarm, Reply, Step
@@ -90,8 +91,8 @@ class Proxy:
 
     async def _stream(self, request: web.BaseRequest, answer: Answer, asked: Asked) -> web.StreamResponse:
         settings = self._settings
-        threshold = settings.thresholds.at(asked.temperature)
-        reply = Reply(asked=asked, threshold=threshold, hold=settings.hold, mends=not settings.calibrate)
+        limits = settings.thresholds.at(asked.temperature)
+        reply = Reply(asked=asked, limits=limits, hold=settings.hold, mends=not settings.calibrate)
         response = await self._begun(request, answer)
         source = answer
         try:
@@ -136,8 +137,8 @@ class Proxy:
         data = await answer.read()
         told = parsed(data)
         if told:
-            threshold = self._settings.thresholds.at(asked.temperature)
-            judged = whole.judge(asked, told, threshold, mends=not self._settings.calibrate)
+            limits = self._settings.thresholds.at(asked.temperature)
+            judged = whole.judge(asked, told, limits, mends=not self._settings.calibrate)
             self._note(asked, judged.healthy)
             if judged.alarm:
                 data = await self._again(request, asked, judged.alarm, data)
@@ -182,14 +183,14 @@ class Proxy:
         if request.transport:
             request.transport.close()
 
-    def _note(self, asked: Asked, depth: float | None) -> None:
-        """While calibrating, note a whole reply: its depth, or that it loops by itself."""
+    def _note(self, asked: Asked, depths: Depths | None) -> None:
+        """While calibrating, note a whole reply: its depths, or that it loops by itself."""
         if not self._settings.calibrate:
             return
-        if depth is None:
+        if depths is None:
             self.tally.loops[asked.temperature] = self.tally.loops.get(asked.temperature, 0) + 1
         else:
-            self.tally.depths.setdefault(asked.temperature, []).append(depth)
+            self.tally.depths.setdefault(asked.temperature, []).append(depths)
 
     def _raise(self, asked: Asked, alarm: Alarm) -> None:
         key = f"{alarm.sign.reason}: {_DONE[alarm.action]}"
@@ -200,7 +201,7 @@ class Proxy:
                 alarm=alarm,
                 model=model if isinstance(model, str) else "",
                 temperature=asked.temperature,
-                threshold=self._settings.thresholds.at(asked.temperature),
+                limits=self._settings.thresholds.at(asked.temperature),
             )
         )
 

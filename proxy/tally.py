@@ -3,17 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from proxy.depth import Depths
 from proxy.reply import Alarm
+from proxy.thresholds import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An alarm of a reply, with the model that was asked, the temperature and the threshold that held."""
+    """An alarm of a reply, with the model that was asked, the temperature and the limits that held."""
 
     alarm: Alarm
     model: str
     temperature: float
-    threshold: float
+    limits: Limits
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,7 +30,7 @@ class Tally:
     broken: int = 0
     unwatched: dict[str, int] = field(default_factory=dict)
     alarms: dict[str, int] = field(default_factory=dict)
-    depths: dict[float, list[float]] = field(default_factory=dict)
+    depths: dict[float, list[Depths]] = field(default_factory=dict)
     loops: dict[float, int] = field(default_factory=dict)
 
 

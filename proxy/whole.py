@@ -4,22 +4,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxy.asked import Asked
+from proxy.depth import Depths
 from proxy.reply import Alarm
 from proxy.said import read
+from proxy.thresholds import Limits
 from proxy.watch import Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What a whole reply raises, and its depth, None where it loops (see `proxy.watch`)."""
+    """What a whole reply raises, and its depths, None where it loops (see `proxy.watch`)."""
 
     alarm: Alarm | None
-    healthy: float | None
+    healthy: Depths | None
 
 
-def judge(asked: Asked, document: Mapping[str, object], threshold: float, *, mends: bool) -> Judged:
-    """Return the alarm that a whole reply raises, None for one that is sound, and its depth."""
-    watch = Watch(threshold=threshold)
+def judge(asked: Asked, document: Mapping[str, object], limits: Limits, *, mends: bool) -> Judged:
+    """Return the alarm that a whole reply raises, None for one that is sound, and its depths."""
+    watch = Watch(limits=limits)
     sign = watch.feed(read(document))
     if sign is None:
         return Judged(alarm=None, healthy=watch.healthy)

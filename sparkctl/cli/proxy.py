@@ -76,6 +76,10 @@ def proxy(
     settings = Settings(
         upstream=upstream, thresholds=known, hold=hold, off=off, calibrate=calibrate is not None
     )
+    if not (off or calibrate) and (where := known.lacking):
+        session.console.say(
+            f"the mean surprise is not watched {where}: no limit is known; sparkctl proxy --calibrate FILE finds one"
+        )
     tally = asyncio.run(_serve(session, chosen, settings, host, port))
     if calibrate:
         return _calibrated(session, chosen, tally, calibrate)
@@ -102,7 +106,7 @@ def _tell(session: Session, chosen: Chosen, event: Event) -> None:
     alarm = event.alarm
     why = f" ({alarm.why})" if alarm.why else ""
     session.console.warn(
-        f"alarm at token {alarm.at_tokens}: {alarm.sign.measured}, wanted {alarm.sign.wanted}; "
+        f"alarm at token {alarm.at_tokens} ({alarm.sign.reason}): {alarm.sign.measured}, wanted {alarm.sign.wanted}; "
         f"{_DONE[alarm.action]}{why}; {alarm.dropped_tokens} tokens dropped, {alarm.late_tokens} were sent already"
     )
     name = chosen.line.name if chosen.line else ""
@@ -126,7 +130,8 @@ def body(session: Session, chosen: Chosen, event: Event) -> Body:
         "measured": alarm.sign.measured,
         "wanted": alarm.sign.wanted,
         "temperature": event.temperature,
-        "threshold": event.threshold,
+        "threshold": event.limits.logprob,
+        "surprise": event.limits.surprise,
         "action": alarm.action,
         "why": alarm.why,
         "at_tokens": alarm.at_tokens,
@@ -146,9 +151,14 @@ def _calibrated(session: Session, chosen: Chosen, tally: Tally, path: Path) -> i
         healthy, loops = len(tally.depths.get(temperature, ())), tally.loops.get(temperature, 0)
         session.console.show(f"temperature {temperature:g}: {healthy} healthy replies, {loops} that loop")
     for one in found.thresholds:
+        mean = "no limit of the mean" if one.surprise is None else f"a mean above {one.surprise:g} nats"
         session.console.show(
-            f"temperature {one.temperature:g}: {one.logprob:g}; {one.alarms} of {one.replies} healthy replies raise the alarm, "
-            f"{100 * one.low:.2g} to {100 * one.high:.2g} % with 95 % confidence"
+            f"temperature {one.temperature:g}: tokens below {one.logprob:g}, {mean}; {one.alarms} of {one.replies} healthy replies "
+            f"raise an alarm, {100 * one.low:.2g} to {100 * one.high:.2g} % with 95 % confidence"
+        )
+    if found.thresholds and (where := found.lacking):
+        session.console.show(
+            f"the mean surprise is not watched {where}: wanted {calibration.wanted(2)} healthy replies, and some of 64 tokens"
         )
     if found.thresholds:
         _write(path, found)

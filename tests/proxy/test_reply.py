@@ -8,17 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 from proxy import asked as asking
-from proxy import calibration, repair
+from proxy import repair
 from proxy.asked import Asked, Unwatched
-from proxy.depth import Depth
 from proxy.reply import Reply
-from proxy.said import Said, read
-from proxy.thresholds import Thresholds
+from proxy.said import read
+from proxy.thresholds import Limits
 from proxy.watch import Watch
-from tuner.alarm import Alarm
 
 from ..tuner.corpus import fit, fit_more, held
 from .conftest import DONE, END, ROLE, chunk, sse, texts
@@ -78,7 +75,7 @@ def test_how_the_stream_is_cut_makes_no_difference(
     stream, second = b"".join(frames), b"".join([sse(ROLE), sse(chunk("mended")), sse(END), DONE])
 
     def whole(cuts: list[bytes]) -> tuple[bytes, list[tuple[str, str, int]]]:
-        return played(Reply(asked=request(), threshold=-11.5, hold=hold), cuts, second if mended else None)
+        return played(Reply(asked=request(), limits=Limits(), hold=hold), cuts, second if mended else None)
 
     assert whole(cut(stream, at)) == whole([stream])
     # What was forwarded is a beginning of the reply, with the repair's text behind it, and without a repair it is all of it.
@@ -92,7 +89,7 @@ def test_a_tool_call_that_was_sent_is_not_taken_back() -> None:
     call = chunk("", -0.1, delta={"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]})
     bad = chunk("", LOW, delta={"tool_calls": [{"index": 0, "function": {"arguments": "?"}}]})
     out, alarms = played(
-        Reply(asked=request(logprobs=True), threshold=-11.5), [sse(call), *[sse(bad)] * 3], b""
+        Reply(asked=request(logprobs=True), limits=Limits()), [sse(call), *[sse(bad)] * 3], b""
     )
     assert out == sse(call) + sse(bad) * 3
     assert alarms == [("improbable", "tell", 4)]
@@ -107,7 +104,7 @@ def test_thoughts_are_followed_by_new_ones() -> None:
         "usage": {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12},
     }
     second = b"".join([sse(ROLE), sse(chunk("answer")), sse(usage)])
-    out, alarms = played(Reply(asked=request(), threshold=-11.5), [sse(ROLE), *thoughts], second)
+    out, alarms = played(Reply(asked=request(), limits=Limits()), [sse(ROLE), *thoughts], second)
     assert alarms == [("improbable", "anew", 3)]
     assert b'"completion_tokens":9,"total_tokens":14' in out
     assert b'"id":"b"' not in out
@@ -118,7 +115,7 @@ def test_a_loop_is_rolled_back_to_before_it_began() -> None:
     """With room enough to hold, the client sees the text before the loop and nothing of it."""
     clean = [f"word{number} " for number in range(60)]
     frames = [sse(chunk(one)) for one in [*clean, *["round ", "and ", "round ", "we "] * 40]]
-    out, alarms = played(Reply(asked=request(), threshold=-11.5, hold=128), frames, sse(chunk("mended")))
+    out, alarms = played(Reply(asked=request(), limits=Limits(), hold=128), frames, sse(chunk("mended")))
     assert [one[:2] for one in alarms] == [("loop", "continue")]
     said = texts(out)
     assert "".join(clean[:58]) in said
@@ -128,7 +125,7 @@ def test_a_loop_is_rolled_back_to_before_it_began() -> None:
 def test_nothing_is_repaired_twice() -> None:
     """What is read in full cannot be read deeper."""
     bad = b"".join([sse(chunk("x", LOW))] * 3)
-    reply = Reply(asked=request(), threshold=-11.5)
+    reply = Reply(asked=request(), limits=Limits())
     assert reply.feed(bad).repair
     reply.turn()
     (again,) = reply.feed(bad).told
@@ -147,7 +144,7 @@ def test_nothing_is_repaired_twice() -> None:
 )
 def test_what_cannot_be_continued_is_told(more: dict[str, Any], why: str) -> None:
     """Once something of the answer was sent."""
-    reply = Reply(asked=request(**more), threshold=-11.5)
+    reply = Reply(asked=request(**more), limits=Limits())
     (alarm,) = reply.feed(b"".join([sse(chunk("x", LOW))] * 3)).told
     assert (alarm.action, alarm.why) == ("tell", why)
 
@@ -174,61 +171,6 @@ def test_a_completion_is_continued_behind_its_prompt() -> None:
     }
 
 
-@given(
-    st.lists(st.sampled_from([-0.1, -2.0, -5.0, -9.0, -13.0]), max_size=300),
-    st.sampled_from([-4.0, -8.0, -11.5]),
-)
-def test_depth_says_at_which_threshold_the_alarm_trips(logprobs: list[float], threshold: float) -> None:
-    """At exactly those above it."""
-    depth, alarm = Depth(), Alarm(logprob=threshold)
-    tripped = [alarm.feed(one) for one in logprobs]
-    for one in logprobs:
-        depth.feed(one)
-    assert any(tripped) == (depth.depth < threshold)
-
-
-def test_calibrated_thresholds_alarm_on_fewer_than_one_in_a_hundred_others() -> None:
-    """On replies that no threshold was chosen on; made-up ones, hotter ones with more improbable tokens."""
-    chance = Random(7)  # noqa: S311 - made-up replies
-    depths = {t: [-chance.expovariate(1 / (2 + 3 * t)) for _ in range(2000)] for t in (0.0, 0.7, 1.0)}
-    found = calibration.calibrate("m", {t: values[:1000] for t, values in depths.items()})
-    assert [one.temperature for one in found.thresholds] == [0.0, 0.7, 1.0]
-    for one in found.thresholds:
-        fresh = depths[one.temperature][1000:]
-        assert sum(depth < one.logprob for depth in fresh) < 0.01 * len(fresh)
-        assert one.alarms < 0.01 * one.replies
-    assert found.at(0.5) == found.thresholds[1].logprob
-    assert found.at(1.5) == Thresholds().at(1.5) == -11.5
-
-
-def test_too_few_replies_give_no_threshold() -> None:
-    """298 without an alarm do not show a rate below 1 % with 95 % confidence, 299 do."""
-    assert calibration.wanted() == 299
-    assert calibration.calibrate("m", {0.0: [-1.5] * 298}).thresholds == ()
-    assert len(calibration.calibrate("m", {0.0: [-1.5] * 299}).thresholds) == 1
-
-
-def test_a_reply_that_loops_by_itself_is_no_healthy_one() -> None:
-    """It has no depth, also where improbable tokens raised the alarm first, and is counted beside the row."""
-    watch = Watch(threshold=-11.5)
-    signs = [watch.feed(Said(text="on and on ", logprobs=(-13.0,))) for _ in range(60)]
-    assert [one.reason for one in signs if one] == ["improbable", "loop"]
-    assert watch.healthy is None
-    row = calibration.calibrate("m", {0.0: [-1.5] * 400}, {0.0: 7}).thresholds[0]
-    assert (row.loops, row.replies, row.alarms, row.low) == (7, 400, 0, 0.0)
-    assert 0 < row.high < 0.01
-
-
-@given(st.integers(1, 400), st.data())
-def test_the_interval_of_a_rate_is_the_binomials(total: int, data: st.DataObject) -> None:
-    """At its ends as many alarms or more, and as many or fewer, come with 2.5 %."""
-    alarms = data.draw(st.integers(0, total))
-    low, high = calibration.rate(alarms, total)
-    assert low <= alarms / total <= high
-    assert alarms == 0 or binom.sf(alarms - 1, total, low) == pytest.approx(0.025)
-    assert alarms == total or binom.cdf(alarms, total, high) == pytest.approx(0.025)
-
-
 def test_whole_texts_raise_no_alarm() -> None:
     """Of the audit's whole generators, five replies each, fed as events of some characters: fewer than 1 % trip the text watch."""
     tripped, total = [], 0
@@ -237,7 +179,7 @@ def test_whole_texts_raise_no_alarm() -> None:
             for number in range(5):
                 text = make(Random(f"{kind} {number}")).text  # noqa: S311 - a made-up reply
                 frames = [sse(chunk(text[at : at + 40], None)) for at in range(0, len(text), 40)]
-                reply = Reply(asked=request(logprobs=True), threshold=-11.5, mends=False)
+                reply = Reply(asked=request(logprobs=True), limits=Limits(), mends=False)
                 total += 1
                 tripped += [kind for frame in frames if reply.feed(frame).told]
     assert total > 300
@@ -246,7 +188,7 @@ def test_whole_texts_raise_no_alarm() -> None:
 
 def test_a_watch_counts_tokens_where_nobody_tells_logprobs() -> None:
     """An event is then a token, the least that it can be."""
-    watch = Watch(threshold=-11.5)
+    watch = Watch(limits=Limits())
     for number in range(3):
         watch.feed(read(chunk(f"w{number} ", None)))
     assert watch.tokens == 3

@@ -13,7 +13,9 @@ import httpx
 import pytest
 from aiohttp import web
 
+from proxy.depth import Depths
 from proxy.tally import Event
+from proxy.thresholds import Limits, Threshold, Thresholds
 
 from .conftest import DONE, END, ROLE, Bench, chunk, sse, streamed, texts
 
@@ -110,6 +112,93 @@ def test_a_collapsing_reply_is_continued_with_full_reads(bench: Make) -> None:
     )
     assert made.proxy
     assert made.proxy.tally.alarms == {"improbable: continued": 1}
+
+
+SURPRISED = Thresholds(
+    thresholds=(Threshold(temperature=1.0, logprob=-11.5, surprise=3.0, replies=473, alarms=1),)
+)
+
+
+def drifting() -> list[bytes]:
+    """Return a stream of which no token is very improbable, and all are fairly so after the first twenty."""
+    pieces = [*(chunk(piece) for piece in GOOD), *(chunk(f"d{number} ", -5.0) for number in range(70)), END]
+    return [sse(ROLE), *map(sse, pieces), DONE]
+
+
+async def steadied(request: web.BaseRequest, body: dict[str, Any]) -> web.StreamResponse:
+    """Drift unless read in full."""
+    if "vllm_xargs" in body:
+        return await streamed(request, [*map(sse, REST), DONE])
+    return await streamed(request, drifting())
+
+
+def test_a_drifting_reply_is_continued_when_the_mean_rises(bench: Make) -> None:
+    """Held back far enough, the client sees what stood before the first fairly improbable token, and the rest read in full."""
+    made = bench(steadied, hold=64, thresholds=SURPRISED)
+    assert texts(ask(made.url).content) == "".join(GOOD) + "mended end"
+    (event,) = raised(made)
+    alarm = event.alarm
+    # The window holds 20 tokens of 0.1 and 44 of 5 nats at the 64th, 3.47 in the mean: beyond 3 as soon as it is full.
+    assert (alarm.sign.reason, alarm.action, alarm.at_tokens, alarm.sign.clean_tokens) == (
+        "surprise",
+        "continue",
+        64,
+        20,
+    )
+    assert (alarm.sign.measured, alarm.sign.wanted) == (
+        "a mean surprise of 3.47 nats over 64 tokens",
+        "at most 3",
+    )
+    assert event.limits == Limits(logprob=-11.5, surprise=3.0)
+    assert made.proxy
+    assert made.proxy.tally.alarms == {"surprise: continued": 1}
+
+
+@pytest.mark.parametrize(
+    ("temperature", "settings"),
+    [(0, {}), (1.5, {"thresholds": SURPRISED}), (0, {"thresholds": SURPRISED, "off": True})],
+    ids=["no limit", "beyond the last row", "off"],
+)
+def test_the_mean_is_not_watched_without_its_limit(
+    bench: Make, temperature: float, settings: dict[str, Any]
+) -> None:
+    """Nor with --off: the drifting reply goes through."""
+    made = bench(steadied, **settings)
+    told = "".join([*GOOD, *(f"d{number} " for number in range(70))])
+    assert texts(ask(made.url, {**ASKED, "temperature": temperature}).content) == told
+    assert made.proxy
+    assert made.proxy.tally.alarms == {}
+
+
+def test_a_line_that_tells_no_log_probabilities_gives_no_mean(bench: Make) -> None:
+    """The same words without them raise nothing, and a calibration notes a reply of no depth."""
+    frames = [sse(chunk(f"d{number} ", None)) for number in range(90)]
+    made = bench(lambda request, _: streamed(request, frames), thresholds=SURPRISED, calibrate=True)
+    assert texts(ask(made.url).content) == "".join(f"d{number} " for number in range(90))
+    assert made.proxy
+    assert made.proxy.tally.alarms == {}
+    until = time.monotonic() + 5
+    while not made.proxy.tally.depths and time.monotonic() < until:
+        time.sleep(0.01)
+    assert made.proxy.tally.depths == {0.0: [Depths(logprob=0.0, surprise=0.0)]}
+
+
+def test_a_drifting_reply_in_one_piece_is_asked_again(bench: Make) -> None:
+    """All its tokens come in one document, and the mean over the last 64 of them is told."""
+
+    async def answer(_: web.BaseRequest, body: dict[str, Any]) -> web.StreamResponse:
+        logprob = -0.1 if "vllm_xargs" in body else -5.0
+        logprobs = {"content": [{"token": "x", "logprob": logprob}] * 64}
+        message = {"role": "assistant", "content": "fine" if "vllm_xargs" in body else "salad"}
+        return web.json_response(
+            {"id": "1", "choices": [{"index": 0, "message": message, "logprobs": logprobs}]}
+        )
+
+    made = bench(answer, thresholds=SURPRISED)
+    got = ask(made.url, {**ASKED, "stream": False}).json()
+    assert got["choices"][0]["message"]["content"] == "fine"
+    assert made.proxy
+    assert made.proxy.tally.alarms == {"surprise: asked anew": 1}
 
 
 def test_held_tokens_are_rolled_back_to_the_last_clean_point(bench: Make) -> None:

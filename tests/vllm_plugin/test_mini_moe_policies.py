@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch", reason="no torch here: run by scripts/check
 import mini_moe_collapse as collapse
 import mini_moe_replies
 import mini_moe_steps as steps
+from proxy.depth import Depths
+from proxy.thresholds import Limits
 from sparkctl_vllm import policy
 
 from . import mini
@@ -136,15 +138,17 @@ def test_windows_tell_salad_and_loops():
 
 
 def test_the_alarm_is_the_proxys():
-    """Three improbable tokens raise it at the third, a loop raises its own, quiet replies none; words are letters."""
-    replies = torch.arange(192).repeat(3, 1)
-    logprobs = torch.full((3, 192), -1.5)
+    """Three improbable tokens raise it at the third, many fairly improbable ones and a loop their own, quiet replies none."""
+    replies = torch.arange(192).repeat(4, 1)
+    logprobs = torch.full((4, 192), -1.5)
+    logprobs[3, 64:] = -5
     logprobs[1, [10, 20, 30]] = -14.0
     replies[2] = torch.tensor([3, 4, 5]).repeat(64)
-    with ThreadPoolExecutor(2) as pool:
-        found = collapse.watched(pool, replies, logprobs, -11.5, parts=2)
+    words = [f"w{token} " for token in range(4096)]
+    with ThreadPoolExecutor(2, initializer=collapse.speak, initargs=(words,)) as pool:
+        found = collapse.watched(pool, replies, logprobs, Limits(surprise=3.0), parts=2)
     assert [(at, why) for at, why, _ in found[:2]] == [(0, ""), (31, "improbable")]
     assert found[2][1] == "loop"
-    assert found[1][2] == pytest.approx(-14)
-    assert {len(collapse.word(token)) for token in (0, 25, 26, 4095)} == {3}
-    assert len({collapse.word(token) for token in range(4096)}) == 4096
+    assert found[1][2].logprob == pytest.approx(-14)
+    # 28 tokens of 5 nats lift the mean of 64 beyond 3.
+    assert found[3] == (64 + 28, "surprise", Depths(logprob=-5.0, surprise=5.0))
