@@ -84,10 +84,11 @@ def started(command: list[str], says: str) -> tuple["subprocess.Popen[str]", str
     """Start a process and return it with the address that it says."""
     process = subprocess.Popen(command, text=True, **{says: subprocess.PIPE})
     stream = getattr(process, says)
-    found = re.search(r"http://127\.0\.0\.1:\d+", stream.readline())
-    if not found:
-        sys.exit(f"{command[-1]} says no address")
-    return process, found[0]
+    for line in stream:
+        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        if found:
+            return process, found[0]
+    sys.exit(f"{command[-1]} says no address")
 
 
 async def serve() -> None:
