@@ -44,6 +44,7 @@ class ScriptedServer:
         while not stop.is_set():  # noqa: ASYNC110 - the flag belongs to another thread
             await asyncio.sleep(0.005)
         server.close()
+        await asyncio.sleep(0.01)  # a task that is cancelled before it begins would leave its writer open
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
