@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from launcher import evidence, experts
+from launcher import counts, evidence, experts
 from launcher.engram import VARIABLES, Engram
 from launcher.experts import Budget, Exl3
 from launcher.progress import Stage
@@ -213,6 +213,8 @@ class Recipe:
         doubled = sorted(DERIVED_FLAGS & self.flags.keys())
         if doubled:
             raise ValueError(f"args: {', '.join(doubled)} follow from other sections; take them out of args")
+        if no_count := counts.wrong(self.args):
+            raise ValueError(f"args: {no_count}")
         if self.graphs and self.max_num_seqs is None:
             wanted = f"a whole number from 1 to {MOST_SEQUENCES}"
             raise ValueError(f"args: max-num-seqs must be {wanted}: the graph sizes follow from it")

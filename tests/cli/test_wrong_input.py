@@ -46,6 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["boot", "--plan", "--recipe", "v42"], 2, "recipe 'v42' is not one that ships with sparkctl"),
         (["boot", "--plan", "--set", "memory.utilisation"], 2, "wanted KEY=VALUE"),
         (["boot", "--plan", "--set", "args.max-model-length=8"], 2, "did you mean max-model-len?"),
+        (["boot", "--plan", "--set", "args.max-model-len=abc"], 2, "wanted a whole number, one such as 256k"),
         (["boot", "--plan", "--set", "memory.utilisation=high"], 2, "wanted float, found 'high'"),
         (
             ["boot", "--plan", "--set", "parallel.tensor=2"],
