@@ -79,29 +79,26 @@ def table(healthy: list[dict[str, Any]], rows: list[dict[str, Any]]) -> str:
 
 def sizes_table(rows: list[dict[str, Any]]) -> str:
     """Return KL at other step sizes, policies against rows, in Markdown."""
-    sizes = list(dict.fromkeys(one["rows"] for one in rows))
-    lines = [f"| policy | {' | '.join(f'{size} rows' for size in sizes)} |", "|---" * (1 + len(sizes)) + "|"]
-    for name in dict.fromkeys(one["policy"] for one in rows):
-        of = {one["rows"]: one for one in rows if one["policy"] == name}
-        cells = [
-            f"{_spread(of[size]['kl'])}, {100 * of[size]['bytes']:.1f} %" if size in of else ""
-            for size in sizes
-        ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return _crossed(rows, "policy", ("policy", "{}"), ("rows", "{} rows"))
 
 
 def along_table(rows: list[dict[str, Any]]) -> str:
     """Return KL along given replies, policies against shares, in Markdown."""
-    names = list(dict.fromkeys(one["policy"] for one in rows))
-    lines = [f"| bytes wanted | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
-    for share in dict.fromkeys(one["share"] for one in rows):
-        of = {one["policy"]: one for one in rows if one["share"] == share}
+    return _crossed(rows, "bytes wanted", ("share", "{} %"), ("policy", "{}"))
+
+
+def _crossed(rows: list[dict[str, Any]], corner: str, down: tuple[str, str], across: tuple[str, str]) -> str:
+    """Return KL and bytes by two keys, each with the words around its values."""
+    columns = list(dict.fromkeys(one[across[0]] for one in rows))
+    lines = [f"| {corner} | {' | '.join(across[1].format(one) for one in columns)} |"]
+    lines.append("|---" * (1 + len(columns)) + "|")
+    for name in dict.fromkeys(one[down[0]] for one in rows):
+        of = {one[across[0]]: one for one in rows if one[down[0]] == name}
         cells = [
-            f"{_spread(of[name]['kl'])}, {100 * of[name]['bytes']:.1f} %" if name in of else ""
-            for name in names
+            f"{_spread(of[one]['kl'])}, {100 * of[one]['bytes']:.1f} %" if one in of else ""
+            for one in columns
         ]
-        lines.append(f"| {share} % | {' | '.join(cells)} |")
+        lines.append(f"| {down[1].format(name)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
 
 from sparkctl_vllm.exl3.checkpoint import Shape
 from sparkctl_vllm.refusal import demand
@@ -13,12 +12,13 @@ from sparkctl_vllm.serving import operator
 from sparkctl_vllm.serving.exl3_slices import Slice
 from sparkctl_vllm.serving.plain import refuse_others
 from sparkctl_vllm.serving.reader import Exl3Reader
+from sparkctl_vllm.serving.routed import RoutedMethod
 from sparkctl_vllm.step import Step
 
 log = logging.getLogger("vllm.sparkctl")
 
 
-class Exl3Method(FusedMoEMethodBase):
+class Exl3Method(RoutedMethod):
     """One layer of EXL3 experts, this rank's blocks of 128 of each."""
 
     def __init__(self, moe: Any, layers: Mapping[int, Shape], number: int, others: str) -> None:
@@ -28,7 +28,6 @@ class Exl3Method(FusedMoEMethodBase):
         self.rank, self.ranks = ranks.tp_rank, ranks.tp_size
         self.slice = Slice.of(layers[number], self.rank, self.ranks)
         self.reader = Exl3Reader()
-        self.door: int | None = None
 
     def maybe_roundup_sizes(self, hidden_size: int, *_: Any) -> tuple[int, int]:
         """Return hidden size and this rank's width: whole blocks, which need not be an even share."""
@@ -56,9 +55,6 @@ class Exl3Method(FusedMoEMethodBase):
         )
         self.slice.reserve(layer)
 
-    def get_fused_moe_quant_config(self, layer: Any) -> None:
-        """Return nothing: no kernel of vLLM reads these experts."""
-
     def process_weights_after_loading(self, layer: Any) -> None:
         """Take the loaded tensors out of the layer; with the last layer, say that these experts are served here."""
         self.reader.take(layer, None)
@@ -74,18 +70,6 @@ class Exl3Method(FusedMoEMethodBase):
             "sparkctl EXL3 experts: on, %d layers of %d experts at %s bits, rank %d of %d with %d neurons, %s",
             len(self.layers), self.slice.shape.experts, " and ".join(map(str, bits)), self.rank, self.ranks, self.slice.width, self.others,
         )  # fmt: skip
-
-    def apply(  # noqa: PLR0913, PLR0917 - as vLLM calls it
-        self,
-        layer: Any,
-        x: torch.Tensor,
-        topk_weights: torch.Tensor,
-        topk_ids: torch.Tensor,
-        shared_experts: Any,
-        shared_experts_input: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Return the sum over each row's experts, read whole."""
-        return torch.ops.sparkctl.routed_experts(x, topk_weights.float(), topk_ids, self.door)
 
     def computed(self, x: torch.Tensor, routed_weights: torch.Tensor, picks: torch.Tensor) -> torch.Tensor:
         """Compute it outside of any graph of torch.compile."""

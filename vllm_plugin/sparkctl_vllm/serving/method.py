@@ -14,15 +14,17 @@ from sparkctl_vllm.serving.budget import Budget
 from sparkctl_vllm.serving.exl3_method import Exl3Method
 from sparkctl_vllm.serving.plain import refuse_others
 from sparkctl_vllm.serving.reader import PlainReader, Reader
+from sparkctl_vllm.serving.routed import RoutedMethod
 from sparkctl_vllm.step import Step
 
 
-class BudgetMethod(FusedMoEMethodBase):
+class BudgetMethod(RoutedMethod):
     """One layer's experts, read as deep as the running step says."""
 
     def __init__(self, own: FusedMoEMethodBase, budget: Budget, place: int) -> None:
         super().__init__(own.moe)
         self.own, self.budget, self.place = own, budget, place
+        self.door = place
         self.reader: Reader = own.reader if isinstance(own, Exl3Method) else PlainReader()
 
     def maybe_roundup_sizes(self, *sizes: Any) -> tuple[int, int]:
@@ -55,9 +57,6 @@ class BudgetMethod(FusedMoEMethodBase):
             layer, num_experts, hidden_size, intermediate_size_per_partition, params_dtype, **attributes
         )
 
-    def get_fused_moe_quant_config(self, layer: Any) -> None:
-        """Return nothing: no kernel of vLLM reads these experts."""
-
     def process_weights_after_loading(self, layer: Any) -> None:
         """Sort the layer's experts by the plan and let the loaded tensors go."""
         bound = self.budget.bound
@@ -65,18 +64,6 @@ class BudgetMethod(FusedMoEMethodBase):
         self.budget.loaded(self.place, self.reader.experts.tile_bytes)
         if isinstance(self.own, Exl3Method):
             self.own.told()
-
-    def apply(  # noqa: PLR0913, PLR0917 - as vLLM calls it
-        self,
-        layer: Any,
-        x: torch.Tensor,
-        topk_weights: torch.Tensor,
-        topk_ids: torch.Tensor,
-        shared_experts: Any,
-        shared_experts_input: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Return the sum over each row's experts, as deep as they are read now."""
-        return torch.ops.sparkctl.routed_experts(x, topk_weights.float(), topk_ids, self.place)
 
     def computed(self, x: torch.Tensor, routed_weights: torch.Tensor, picks: torch.Tensor) -> torch.Tensor:
         """Compute it outside of any graph of torch.compile."""
