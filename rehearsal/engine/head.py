@@ -14,7 +14,6 @@ from rehearsal.engine.scheduler import Boot, Scheduler
 
 _WATCH_S = 0.1
 _STATS_S = 10.0  # of the line's seconds (VLLM_LOG_STATS_INTERVAL)
-_MAX_LEN = 1_048_576
 _DRAFTS = 5
 _STALLED_S = 60.0  # of the line's seconds
 _STALLED = (
@@ -81,15 +80,7 @@ async def _booted(life: Life, links: tuple[Link, ...], number: int) -> Boot:
     await stages.profile(life)
     await _all_answer(life, links)
     kv = min(life.plan.kv, *(float(link.hello["kv"]) for link in links)) if links else life.plan.kv
-    longest = life.argv.number("max-model-len", _MAX_LEN)
-    fault = memory.pool_fault(kv, longest)
-    if fault:
-        raise Failed(fault)
-    tokens = memory.pool_tokens(kv)
-    Journal("EngineCore").info(
-        "kv_cache_utils.py:2306",
-        f"GPU KV cache size: {tokens:,} tokens, Maximum concurrency for {longest:,} tokens per request: {tokens / longest:.2f}x",
-    )
+    pool = _pool(kv, life)
     for link in links:
         link.tell({"kv": kv})
     await stages.capture(life, kv)
@@ -105,13 +96,27 @@ async def _booted(life: Life, links: tuple[Link, ...], number: int) -> Boot:
         speed=speed,
         gemv_gb_s=min([life.node.gemv_gb_s, *(float(link.hello["gemv_gb_s"]) for link in links)]),
         most_running=life.argv.number("max-num-seqs", 256),
-        most_batched=life.argv.number("max-num-batched-tokens", 2048),
-        kv_tokens=tokens,
+        most_batched=memory.batched(life.argv),
+        kv_gib=kv,
+        kv_tokens=pool.tokens,
         caches_prefixes=life.argv.is_on("enable-prefix-caching", otherwise=True),
         speculates="speculative-config" in life.argv.settings or "spec-method" in life.argv.settings,
         freezes=any(hello["freezes"] for hello in (life.hello(), *(link.hello for link in links))),
         ails=max(hello["ails"] for hello in (life.hello(), *(link.hello for link in links))),
     )
+
+
+def _pool(gib: float, life: Life) -> memory.Pool:
+    """Size the pool and say what it holds, as vLLM does."""
+    pool = memory.pool(gib, life.argv)
+    if pool.fault:
+        raise Failed(pool.fault)
+    Journal("EngineCore").info(
+        "kv_cache_utils.py:2306",
+        f"GPU KV cache size: {pool.tokens:,} tokens, Maximum concurrency for {pool.longest:,} tokens per request: "
+        f"{pool.requests:.2f}x",
+    )
+    return pool
 
 
 async def _all_answer(life: Life, links: tuple[Link, ...]) -> None:
@@ -136,7 +141,7 @@ def _served(life: Life) -> Served:
     return Served(
         name=life.argv.text("served-model-name", life.argv.model),
         model=life.argv.model,
-        max_model_len=life.argv.number("max-model-len", _MAX_LEN),
+        max_model_len=memory.longest(life.argv),
         garbles=any(life.law.levers[index].breaks == "garble" for index in life.pulled),
         damage=sum(life.law.levers[index].damage for index in life.pulled),
         calls_tools=life.argv.is_on("enable-auto-tool-choice") and "tool-call-parser" in life.argv.settings,
@@ -160,13 +165,12 @@ async def _listen(link: Link, scheduler: Scheduler, core: Journal) -> None:
 async def _watch(life: Life, links: tuple[Link, ...], scheduler: Scheduler, api: Journal) -> None:
     """Tell all ranks how busy the line is, and write the engine's own statistics; off the hot path."""
     shown, logged, told = (-1, False, False), time.monotonic(), (0, 0, 0)
-    kv = scheduler.boot.kv_tokens / memory.pool_tokens(1.0)
     while True:
         slow = ailment.is_slow(scheduler.boot.ails, scheduler.long_tokens)
         now = running, frozen, _ = len(scheduler.running), scheduler.is_frozen, slow
         if now != shown:
             shown = now
-            life.show(life.plan.used(kv), running, frozen=frozen)
+            life.show(life.plan.used(scheduler.boot.kv_gib), running, frozen=frozen)
             for link in links:
                 link.tell({"running": running, "frozen": frozen, "slow": slow})
             if slow:

@@ -37,6 +37,8 @@ class Boot:
     """The slowest rank's; it binds the line."""
     most_running: int
     most_batched: int
+    kv_gib: float
+    """What the KV cache takes of every rank."""
     kv_tokens: int
     caches_prefixes: bool
     speculates: bool

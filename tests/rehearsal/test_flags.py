@@ -67,6 +67,6 @@ def test_memory_follows_the_published_widths() -> None:
     assert memory.size_bytes("12G") == memory.size_bytes("12884901888")
     assert memory.shortage(110, 0.9) == ""
     assert "(90.00/121.69 GiB) on startup is less than desired" in memory.shortage(90, 0.9)
-    assert "No available memory for the cache blocks" in memory.pool_fault(-1, 1000)
-    assert "max seq len (1048576)" in memory.pool_fault(3, 1_048_576)
-    assert memory.pool_fault(12, 1_048_576) == ""
+    assert "No available memory for the cache blocks" in memory.pool(-1, flags.read(GOOD)).fault
+    assert "max seq len (1048576)" in memory.pool(3, flags.read(GOOD)).fault
+    assert memory.pool(12, flags.read(GOOD)).fault == ""

@@ -44,7 +44,10 @@ def test_a_line_boots_serves_and_stops(line: Line) -> None:
         assert "Available KV cache memory: 12.00 GiB" in log
         assert "checkpoint shards" not in log, "the first rank alone draws bars"
         head = line.ssh("spark-a0", "docker logs sparkctl-a-rank0").out
-        assert "GPU KV cache size: 3,409,992 tokens" in head
+        said = (
+            "GPU KV cache size: 2,561,073 tokens, Maximum concurrency for 300,000 tokens per request: 8.54x"
+        )
+        assert said in head
         assert [head.index(stage) for stage in STAGES] == sorted(head.index(stage) for stage in STAGES)
         assert re.search(r"shards:  12% Completed \| 1/8 \[00:01<00:08,  1\.16s/it\]$", head, re.MULTILINE)
         apps = line.ssh(
