@@ -51,13 +51,15 @@ class Operands:
             "out": (torch.float32, (rows, hidden)),
         }
         for one in fields(self):
-            tensor, (dtype, shape) = getattr(self, one.name), wanted[one.name]
-            demand(tensor.dtype == dtype, one.name, tensor.dtype, f"{dtype} for this shape")
-            demand(
-                tuple(tensor.shape) == shape,
-                one.name,
-                tuple(tensor.shape),
-                f"{shape}, what the kernel was made for",
-            )
-            demand(tensor.is_contiguous(), one.name, f"strides {tensor.stride()}", "contiguous")
-            demand(tensor.device == self.x.device, one.name, tensor.device, f"{self.x.device}, where x is")
+            dtype, shape = wanted[one.name]
+            fits(one.name, getattr(self, one.name), dtype, shape, self.x.device)
+
+
+def fits(
+    name: str, tensor: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device
+) -> None:
+    """Refuse a tensor of another type, shape or device, or one with gaps, by its name."""
+    demand(tensor.dtype == dtype, name, tensor.dtype, f"{dtype} for this shape")
+    demand(tuple(tensor.shape) == shape, name, tuple(tensor.shape), f"{shape}, what the kernel was made for")
+    demand(tensor.is_contiguous(), name, f"strides {tensor.stride()}", "contiguous")
+    demand(tensor.device == device, name, tensor.device, f"{device}, where x is")
