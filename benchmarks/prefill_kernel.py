@@ -11,6 +11,7 @@ are picked, each once, at the read ceiling of the run. Exit code 1 where an outp
 
 import argparse
 import dataclasses
+import functools
 import json
 import statistics
 import sys
@@ -139,20 +140,24 @@ def part(matrix: experts.Matrix, begin: int, rows: slice) -> experts.Matrix:
     return experts.Matrix(codes=codes, scales=scales)
 
 
-CODES = torch.tensor([*mxfp4.VALUES, *(-one for one in mxfp4.VALUES)]).bfloat16()
+@functools.cache
+def pairs() -> torch.Tensor:
+    """Return both numbers of every byte, bf16 [256, 2], on the device: made once, as a graph that is captured takes nothing from the host."""
+    values = torch.tensor(
+        [*mxfp4.VALUES, *(-one for one in mxfp4.VALUES)], dtype=torch.bfloat16, device="cuda"
+    )
+    byte = torch.arange(256, device="cuda")
+    return torch.stack((values[byte & 15], values[byte >> 4]), dim=-1)
 
 
 def decoded(matrix: experts.Matrix, into: torch.Tensor | None = None) -> torch.Tensor:
     """Return bf16 [experts, out, in]: a table of both codes of a byte, and an exact product with the scale."""
     assert matrix.scales is not None  # noqa: S101 - MXFP4 here
-    values = CODES.to(matrix.codes.device)
-    byte = torch.arange(256, device=values.device)
-    table = torch.stack((values[byte & 15], values[byte >> 4]), dim=-1)
     count, out, width = matrix.shape
     answer = into if into is not None else torch.empty(count, out, width, dtype=torch.bfloat16, device="cuda")
     for begin in range(0, count, AT_ONCE):
         some = slice(begin, begin + AT_ONCE)
-        numbers = table[matrix.codes[some].int()].view(-1, out, width // 32, 32)
+        numbers = pairs()[matrix.codes[some].int()].view(-1, out, width // 32, 32)
         factor = torch.exp2(matrix.scales[some].float() - 127).bfloat16()
         torch.mul(numbers, factor[..., None], out=answer[some].view(-1, out, width // 32, 32))
     return answer
