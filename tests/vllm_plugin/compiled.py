@@ -16,15 +16,20 @@ PLUGIN = Path(sparkctl_vllm.__file__).parents[1]
 ARCHITECTURES = (90, 121)
 COMPILE = """
 import json
+import re
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+PENDING = r"wgmma[.]wait_group[.]sync[.]aligned\\s+([0-9]+)"
+
 def built(architecture, kernel, types, sizes):
     signature = {name: "constexpr" if name in sizes else types[name] for name in kernel.arg_names}
-    made = triton.compile(ASTSource(fn=kernel, signature=signature, constexprs=sizes), target=GPUTarget("cuda", architecture, 32))
+    aligned = {(at,): [["tt.divisibility", 16]] for at, name in enumerate(kernel.arg_names) if signature[name].startswith("*")}  # as torch's are
+    source = ASTSource(fn=kernel, signature=signature, constexprs=sizes, attrs=aligned)
+    made = triton.compile(source, target=GPUTarget("cuda", architecture, 32))
     return {"kernel": kernel.__name__, "architecture": architecture, "size": len(made.asm["cubin"]), "shared": made.metadata.shared,
-            "spills": made.asm["ptx"].count("st.local")}
+            "spills": made.asm["ptx"].count("st.local"), "pending": max(map(int, re.findall(PENDING, made.asm["ptx"])), default=0)}
 
 print(json.dumps([built(architecture, *case) for architecture in ARCHITECTURES for case in CASES]))
 """
@@ -32,13 +37,14 @@ print(json.dumps([built(architecture, *case) for architecture in ARCHITECTURES f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A kernel for one architecture: bytes of machine code and of shared memory a block, and stores of spilled registers."""
+    """A kernel for one architecture: bytes of machine code and of shared memory a block, stores of spilled registers, and the most products that a wait leaves running."""
 
     kernel: str
     architecture: int
     size: int
     shared: int
     spills: int
+    pending: int
 
 
 def built(cases: str, cache: Path) -> list[Built]:

@@ -18,6 +18,7 @@ from sparkctl_vllm.weight_kernels import (
     gate_up_weights,
     highest,
     merged,
+    product,
 )
 
 
@@ -60,8 +61,8 @@ def gate_up(
         for block in range(HIDDEN // 64):
             rows = tl.trans(tl.load(row_at + block * 64).to(OPERAND))
             mine, theirs = gate_up_weights(words, pack, base, block, HIDDEN, FORMAT)
-            gate = tl.dot(mine.to(OPERAND), rows, gate)
-            up = tl.dot(theirs.to(OPERAND), rows, up)
+            gate = product(mine.to(OPERAND), rows, gate)
+            up = product(theirs.to(OPERAND), rows, up)
         if FORMAT != 2:
             gate, up = gate * LESS, up * LESS
         low = tl.minimum(gate, limit)
@@ -89,7 +90,7 @@ def down_of_fragments(words, h_at, base, output, tiles, low, high, HIDDEN: tl.co
         mine, theirs = fragment_numbers(
             at + far, odd_at + far, scale_at + far, odd_scale_at + far, a, b, c, d, NARROW=True
         )
-        low, high = tl.dot(mine, rows, low), tl.dot(theirs, rows, high)
+        low, high = product(mine, rows, low), product(theirs, rows, high)
     low = low * (merged(a, c) << 23).to(tl.float32, bitcast=True)
     return low, high * (merged(b, d) << 23).to(tl.float32, bitcast=True)
 
@@ -104,7 +105,7 @@ def down_of_rows(pack, h_at, base, output, tiles, total, HIDDEN: tl.constexpr, B
         for tile in range(tiles):
             rows = tl.trans(tl.load(h_at + tile * 64).to(tl.float32))
             mine = tl.load(at + tile * (192 * HIDDEN)).to(tl.float32)
-            total = tl.dot(mine, rows, total)  # TF32 holds bf16 and h without loss
+            total = product(mine, rows, total)  # TF32 holds bf16 and h without loss
     else:
         at, scale_at = pack + base + 64 * HIDDEN + output * 32, pack + base + 100 * HIDDEN + output * 2
         for tile in range(tiles):
@@ -113,7 +114,7 @@ def down_of_rows(pack, h_at, base, output, tiles, total, HIDDEN: tl.constexpr, B
         for tile in range(tiles):
             rows = tl.trans(tl.load(h_at + tile * 64))
             far = tile * (102 * HIDDEN)
-            total = tl.dot(byte_numbers(at + far, scale_at + far, most, NARROW=True), rows, total)
+            total = product(byte_numbers(at + far, scale_at + far, most, NARROW=True), rows, total)
         total = total * (most << 23).to(tl.float32, bitcast=True)
     return total
 

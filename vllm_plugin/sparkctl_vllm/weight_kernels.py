@@ -104,6 +104,19 @@ def byte_numbers(at, scale, most, NARROW: tl.constexpr):
 
 
 @triton.jit
+def product(weights, rows, total):
+    """`total` and the product of decoded weights with rows, finished: the next weights may take the registers of these.
+
+    On sm_90 Triton (3.6) lets products of a loop run on while the next pass begins, and ptxas before 13.3 then decodes into registers that they
+    still read (github.com/triton-lang/triton/issues/9433). Whatever uses the sum within the pass makes it wait; this does, and costs no instruction.
+    """
+    total = tl.dot(weights, rows, total)
+    if not INTERPRETED:
+        total = tl.inline_asm_elementwise("", "=f,0", [total], dtype=tl.float32, is_pure=True, pack=1)
+    return total
+
+
+@triton.jit
 def gate_up_weights(words, pack, base, block, HIDDEN: tl.constexpr, FORMAT: tl.constexpr):
     """Gate and up of one tile over 64 inputs, [64 neurons, 64] each, 2^-20 of them where they are MXFP4."""
     neuron = tl.arange(0, 64)[:, None]
