@@ -1,6 +1,7 @@
 """Parts of the policies' run on the mini model: what the whole model sets, what a policy writes and how it is judged, and the floor of a restart."""
 
 import argparse
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 
 import mini_moe_collapse as collapse
+import mini_moe_repairs as repairs
 import mini_moe_restart
 import mini_moe_steps as steps
 from mini_moe import Mini
@@ -19,6 +21,8 @@ from mini_moe_shares import Named
 from proxy import calibration
 from proxy.thresholds import Limits
 
+WATCHES = {"improbable": 1, "both": calibration.EVERY}
+"""The alarm on improbable tokens alone and with the mean beside it, by which of the cuts are its own when they are calibrated; both watch for loops."""
 SHOWN = 256
 """Replies of a policy that are kept: so many that collapsed and so many that did not."""
 
@@ -35,61 +39,37 @@ class Ground:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Set:
-    """What the whole model's own replies set at a temperature: limits of collapse, and the thresholds of the alarms."""
+    """What the whole model's own replies set at a temperature: limits of collapse, and of each watch."""
 
     temperature: float
     limits: collapse.Limits
-    threshold: float
-    surprise: float | None
-
-    @property
-    def alarmed(self) -> Limits:
-        """What the proxy watches for."""
-        return Limits(logprob=self.threshold, surprise=self.surprise)
+    watches: Mapping[str, Limits]
 
 
 def healthy(ground: Ground, temperature: float, sets: dict[float, Set]) -> dict[str, Any]:
-    """Let the whole model write, set limits and threshold, and check both on other prompts."""
-    asked, answer = ground.asked, {}
-    for kind, seed in (("calibration", 11), ("held out", 12)):
-        chance = torch.Generator(ground.held.device).manual_seed(seed)
-        begun = steps.prompts(ground.held, asked.healthy, seed)
-        one = steps.written(ground.model, begun, cut=None, temperature=temperature, chance=chance)
-        losses, _ = steps.judged(ground.model, one)
-        replies = one.talks[:, PROMPT:]
-        shape = collapse.shape(losses, replies)
-        if kind == "calibration":
-            marks = collapse.watched(ground.pool, replies, one.logprobs, Limits(logprob=float("-inf")))
-            depths = [one for _, why, one in marks if why != "loop"]
-            found = calibration.calibrate(
-                "mini", {temperature: depths}, {temperature: len(marks) - len(depths)}
-            )
-            at = found.at(temperature)
-            sets[temperature] = Set(
-                temperature=temperature,
-                limits=collapse.limits(shape),
-                threshold=at.logprob,
-                surprise=at.surprise,
-            )
-            answer["row"] = [asdict(one) for one in found.thresholds]
-        else:
-            marks = collapse.watched(ground.pool, replies, one.logprobs, sets[temperature].alarmed)
-        collapsed = shape.collapsed(sets[temperature].limits)
-        answer[kind] = {"replies": len(marks), "collapsed": int(collapsed.sum()), **_alarms(marks, collapsed)}
-        answer[kind]["loss"] = float(losses.mean())
-        keep(
-            asked.kept,
-            f"healthy-{temperature:g}-{kind}",
-            one,
-            losses=losses,
-            shown=np.arange(len(marks)),
-            collapsed=collapsed,
-        )
-    return {**answer, **asdict(sets[temperature])}
+    """Let the whole model write, set the limits, and check them on other prompts."""
+    known, other = (_whole(ground, temperature, seed) for seed in (11, 12))
+    silent = {"": Limits(logprob=float("-inf"))}
+    marks = collapse.watched(ground.pool, known.replies, known.written.logprobs, silent)[""]
+    depths = [one.depths for one in marks if one.reason != "loop"]
+    loops = {temperature: len(marks) - len(depths)}
+    found = {
+        name: calibration.calibrate("mini", {temperature: depths}, loops, every=every)
+        for name, every in WATCHES.items()
+    }
+    watches = {name: one.at(temperature) for name, one in found.items()}
+    of = Set(temperature=temperature, limits=collapse.limits(known.shape), watches=watches)
+    sets[temperature] = of
+    heard = collapse.watched(ground.pool, other.replies, other.written.logprobs, watches)
+    return {
+        **asdict(of), "rows": {name: [asdict(each) for each in one.thresholds] for name, one in found.items()},
+        "calibration": known.told(ground, of, "calibration"),
+        "held out": {**other.told(ground, of, "held-out"), "watches": _alarms(heard, other.shape, of.limits)},
+    }  # fmt: skip
 
 
 def told(ground: Ground, one: Named, of: Set) -> dict[str, Any]:
-    """Let a policy write, raise the alarm, go on with whole reads behind it, and judge both."""
+    """Let a policy write, raise the alarms, go on with whole reads behind them, and judge all."""
     asked = ground.asked
     chance = torch.Generator(ground.held.device).manual_seed(21)
     begun = steps.prompts(ground.held, asked.replies, 21)
@@ -99,24 +79,20 @@ def told(ground: Ground, one: Named, of: Set) -> dict[str, Any]:
     )
     losses, kl = steps.judged(ground.model, served)
     replies = served.talks[:, PROMPT:]
-    marks = collapse.watched(ground.pool, replies, served.logprobs, of.alarmed)
-    collapsed = collapse.shape(losses, replies).collapsed(of.limits)
-    mended = _mended(ground, served, losses, marks, of)
-    shown = np.concatenate((np.flatnonzero(collapsed)[:SHOWN], np.flatnonzero(~collapsed)[:SHOWN]))
-    keep(
-        asked.kept,
-        f"{one.name}-{one.share}-{of.temperature:g}",
-        served,
-        losses=losses,
-        shown=shown,
-        collapsed=collapsed,
+    shape = collapse.shape(losses, replies)
+    collapsed = shape.collapsed(of.limits)
+    marks = collapse.watched(ground.pool, replies, served.logprobs, of.watches)
+    after = repairs.repaired(
+        ground.model, served, marks, collapsed=collapsed, limits=of.limits, temperature=of.temperature
     )
+    shown = np.concatenate((np.flatnonzero(collapsed)[:SHOWN], np.flatnonzero(~collapsed)[:SHOWN]))
+    name = f"{one.name}-{one.share}-{of.temperature:g}"
+    keep(asked.kept, name, served, losses=losses, shown=shown, collapsed=collapsed)
     answer = {
         "policy": one.name, "share": one.share, "temperature": of.temperature, "rows": asked.rows,
-        "bytes": cut.share if cut else 1.0, "loss": float(losses.mean()), "replies": len(marks),
-        "collapsed": int(collapsed.sum()), **_alarms(marks, collapsed),
-        "collapsed with the alarm": int(mended.sum()),
-        "collapsed only with the alarm": int((mended & ~collapsed).sum()),
+        "bytes": cut.share if cut else 1.0, "loss": float(losses.mean()), "replies": len(collapsed),
+        "collapsed": int(collapsed.sum()), "watches": _alarms(marks, shape, of.limits),
+        "repaired": repairs.counted(collapsed, after),
     }  # fmt: skip
     return {**answer, **_of_replies(kl, collapsed[: len(kl)])}
 
@@ -175,32 +151,53 @@ def restart(ground: Ground) -> dict[str, Any]:
     return {"floor": floor}
 
 
-def _mended(
-    ground: Ground, served: steps.Written, losses: torch.Tensor, marks: list[collapse.Marks], of: Set
-) -> np.ndarray:
-    """Return which replies collapse where each is read whole from its alarm on."""
-    at = torch.tensor([one for one, _, _ in marks], device=served.talks.device)
-    raised = (at > 0).nonzero().flatten()
-    talks, losses = served.talks.clone(), losses.clone()
-    if len(raised):
-        chance = torch.Generator(at.device).manual_seed(22)
-        again = steps.written(
-            ground.model, talks[raised], cut=None, temperature=of.temperature, chance=chance, given=at[raised]
-        )
-        talks[raised] = again.talks
-        losses[raised], _ = steps.judged(ground.model, again)
-    return collapse.shape(losses, talks[:, PROMPT:]).collapsed(of.limits)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Whole:
+    """What the whole model wrote, what each token lost, and the windows."""
+
+    written: steps.Written
+    losses: torch.Tensor
+    shape: collapse.Shape
+
+    @property
+    def replies(self) -> torch.Tensor:
+        return self.written.talks[:, PROMPT:]
+
+    def told(self, ground: Ground, of: Set, kind: str) -> dict[str, Any]:
+        """Keep it, and count what collapsed."""
+        collapsed = self.shape.collapsed(of.limits)
+        name, shown = f"healthy-{of.temperature:g}-{kind}", np.arange(len(collapsed))
+        keep(ground.asked.kept, name, self.written, losses=self.losses, shown=shown, collapsed=collapsed)
+        loss = float(self.losses.mean())
+        return {"replies": len(collapsed), "collapsed": int(collapsed.sum()), "loss": loss}
 
 
-def _alarms(marks: list[collapse.Marks], collapsed: np.ndarray) -> dict[str, Any]:
-    raised = np.array([at > 0 for at, _, _ in marks])
-    places = [at for at, _, _ in marks if at]
-    return {
-        "alarms": int(raised.sum()), "loop alarms": sum(why == "loop" for _, why, _ in marks),
-        "surprise alarms": sum(why == "surprise" for _, why, _ in marks),
-        "alarms on collapsed": int((raised & collapsed).sum()),
-        "median token of the alarm": float(np.median(places)) if places else None,
-    }  # fmt: skip
+def _whole(ground: Ground, temperature: float, seed: int) -> _Whole:
+    """Let the whole model write behind prompts of this seed."""
+    chance = torch.Generator(ground.held.device).manual_seed(seed)
+    begun = steps.prompts(ground.held, ground.asked.healthy, seed)
+    one = steps.written(ground.model, begun, cut=None, temperature=temperature, chance=chance)
+    losses, _ = steps.judged(ground.model, one)
+    return _Whole(written=one, losses=losses, shape=collapse.shape(losses, one.talks[:, PROMPT:]))
+
+
+def _alarms(
+    marks: Mapping[str, list[collapse.Mark]], shape: collapse.Shape, limits: collapse.Limits
+) -> dict[str, Any]:
+    """Tell of each watch why it raised an alarm, on how many that collapse, and on how many before that had happened."""
+    fallen = shape.fallen(limits)
+    answer = {}
+    for name, found in marks.items():
+        at = np.array([one.at for one in found])
+        seen = (at > 0) & (fallen > 0)
+        reasons = [one.reason for one in found if one.at]
+        answer[name] = {
+            "alarms": {reason: reasons.count(reason) for reason in ("improbable", "surprise", "loop")},
+            "on collapsed": int(seen.sum()),
+            "in time": int((seen & (at < fallen)).sum()),
+            "median token": float(np.median(at[at > 0])) if reasons else None,
+        }
+    return answer
 
 
 def _of_replies(kl: torch.Tensor, collapsed: np.ndarray) -> dict[str, Any]:

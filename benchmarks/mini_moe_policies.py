@@ -6,8 +6,8 @@ Usage: python benchmarks/mini_moe_policies.py CHECKPOINT PROMPTS -o RAW.json --p
 PROMPTS is TOKENS.xz of mini_moe_text.py, its words beside it. FOLDER holds mini-90, mini-75, mini-60 and
 mini-50, written by `sparkctl-vllm plan --share 0.9 ... --eps 50` (so that the bytes bind, not eps). Every reply is written by decoding in
 steps of so many rows, in bf16 on a GPU. For each temperature the whole model writes 4,096 replies by which collapse and alarm are set, and as
-many of other prompts on which both are checked; then each policy writes its own. A reply that raises the alarm is continued
-with whole reads from that token on, as the proxy does it where nothing is held back. RAW.json grows part by part and ends in time: `--after` goes on where an earlier run
+many of other prompts on which both are checked; then each policy writes its own. The proxy's alarm on improbable tokens, alone and with that on the mean beside
+it, watches the same replies; one that raises it is taken up with whole reads as the proxy does it, where nothing is held back and where 64 tokens are. RAW.json grows part by part and ends in time: `--after` goes on where an earlier run
 ended, by its limits and thresholds. `--kept` saves tokens and log-probabilities of replies, for mini_moe_alarms.py. `--talks FILE` (`--replies` of mini_moe_measure.py) tells no more than the KL along the last `--rows` of those
 conversations, one forward a policy in float32: what a CPU can do. mini_moe_policies_report.py makes the result of it.
 """
@@ -36,11 +36,12 @@ from mini_moe import loaded  # noqa: E402
 from mini_moe_judge import predictions  # noqa: E402
 from mini_moe_parts import Ground, Set, along, healthy, of_size, restart, told  # noqa: E402
 from mini_moe_shares import SHARES, Named, policies, read_plans  # noqa: E402
+from proxy.thresholds import Limits  # noqa: E402
 
-SIZES = (1, 64)
-"""Step sizes that KL alone is told of, beside the one that all is told of."""
-FEW = (100, 75, 50)
-"""Shares at temperatures other than 1, in their order: there is no time for all."""
+SIZES, SIZED = (1, 64), {"water-filled", "router rank", "fewer experts"}
+"""Step sizes that KL alone is told of, beside the one that all is told of, and policies that read other bytes in them, at 75 %."""
+FIRST_TOLD, FEW = (50, 60, 75, 100), (50, 75, 100)
+"""Shares at temperature 1 and at others, in their order: where replies collapse first, 90 % last, and there is no time for all."""
 FIRST = 512
 """Replies whose KL is told: all log-probabilities of each are kept while it is written."""
 
@@ -119,17 +120,22 @@ def _parts(ground: Ground, known: list[Named], sets: dict[float, Set]) -> Any:
         return
     for temperature in ground.asked.temperatures:
         yield f"healthy at {temperature:g}", lambda t=temperature: healthy(ground, t, sets)
-        if temperature == 1 and ground.held.device.type == "cuda":
-            yield "restart floor", lambda: restart(ground)
-        few = known if temperature == 1 else [one for share in FEW for one in known if one.share == share]
-        for one in few:
-            yield (
-                f"{one.name} {one.share} at {temperature:g}",
-                lambda t=temperature, p=one: told(ground, p, sets[t]),
-            )
-    if 1 in ground.asked.temperatures:
-        for rows, one in product(SIZES, (one for one in known if one.share in {75, 100})):
-            yield f"{one.name} {one.share}, {rows} rows", lambda r=rows, p=one: of_size(ground, p, r)
+        yield from _rows(ground, known, sets, temperature, FIRST_TOLD if temperature == 1 else FEW)
+    if 1 not in ground.asked.temperatures:
+        return
+    for one, rows in product((one for one in known if one.share == 75 and one.name in SIZED), SIZES):
+        yield f"{one.name} {one.share}, {rows} rows", lambda r=rows, p=one: of_size(ground, p, r)
+    yield from _rows(ground, known, sets, 1.0, (90,))
+    if ground.held.device.type == "cuda":
+        yield "restart floor", lambda: restart(ground)
+
+
+def _rows(
+    ground: Ground, known: list[Named], sets: dict[float, Set], temperature: float, shares: tuple[int, ...]
+) -> Any:
+    """Give the policies of these shares at a temperature."""
+    for one in (one for share in shares for one in known if one.share == share):
+        yield f"{one.name} {one.share} at {temperature:g}", lambda p=one: told(ground, p, sets[temperature])
 
 
 def _held(path: Path, device: torch.device) -> torch.Tensor:
@@ -144,7 +150,7 @@ def _device(device: torch.device) -> str:
 def _set(part: dict[str, Any]) -> Set:
     return Set(
         temperature=part["temperature"], limits=collapse.Limits(**part["limits"]),
-        threshold=part["threshold"], surprise=part.get("surprise"),
+        watches={name: Limits(**one) for name, one in part["watches"].items()},
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 Usage: python benchmarks/mini_moe_policies_report.py RAW.json... [--talks TALKS.json] -o RESULT.json
 
-RAW.json are runs on one checkpoint, of other temperatures each. Prints the tables in Markdown.
+RAW.json are runs on one checkpoint; of a part that several measured the first named is told. Prints the tables in Markdown.
 """
 
 import argparse
@@ -19,6 +19,9 @@ import numpy as np  # noqa: E402 - found beside the packages
 from proxy import calibration  # noqa: E402
 
 DRAWS = 2000
+POLICIES = ("full", "uniform", "water-filled", "router rank", "fewer experts")
+FEWER = {90: 5, 75: 4, 60: 3, 50: 2}
+"""Picks of six: as in mini_moe_shares.py, which wants torch."""
 
 
 def main() -> int:
@@ -29,7 +32,8 @@ def main() -> int:
     parser.add_argument("-o", dest="path", type=Path, required=True)
     asked = parser.parse_args()
     runs = [json.loads(one.read_text(encoding="utf-8")) for one in asked.raw]
-    parts = [part for one in runs for part in one["parts"]]
+    named = [(part["part"], part) for one in reversed(runs) for part in one["parts"]]
+    parts = sorted(dict(named).values(), key=_place)
     talks = json.loads(asked.talks.read_text(encoding="utf-8")) if asked.talks else {"parts": []}
     healthy = [_healthy(one) for one in parts if "limits" in one]
     rows = [_row(one) for one in parts if "collapsed" in one]
@@ -52,29 +56,79 @@ def main() -> int:
 
 
 def table(healthy: list[dict[str, Any]], rows: list[dict[str, Any]]) -> str:
-    """Return policies by temperature in Markdown."""
+    """Return policies by temperature in Markdown: what they cost, then what the alarms save of them."""
     lines = []
     for base in healthy:
-        checked = base["held out"]
-        alarms = f"{_rate(checked['improbable alarms'])} alarms on improbable tokens, {_rate(checked['surprise alarms'])} on the mean, {_rate(checked['loop alarms'])} on loops"
-        head = f"temperature {base['temperature']:g}, threshold {base['threshold']:.2f}; {checked['replies']} other whole replies"
-        lines += [
-            f"{head}: {_rate(checked['collapsed'])} collapsed, {alarms}",
-            "",
-            "| policy | bytes | KL a token, nats | of whole reads | worst reply | collapsed | with the alarm | alarms: improbable | surprise | loop | on collapsed |",
-            "|---|---|---|---|---|---|---|---|---|---|---|",
-        ]
         of_base = [one for one in rows if one["temperature"] == base["temperature"]]
-        whole = next(one["kl"]["mean"] for one in of_base if one["policy"] == "full")
-        lines += [
-            f"| {one['policy']} | {100 * one['bytes']:.1f} % | {_spread(one['kl'])} | {one['kl']['mean'] / whole:.0f} | "
-            f"{one['worst reply']:.3g} | {_rate(one['collapsed'])} | "
-            f"{_rate(one['collapsed with the alarm'])} | {_rate(one['improbable alarms'])} | {_rate(one['surprise alarms'])} | {_rate(one['loop alarms'])} | "
-            f"{one['alarms on collapsed']} of {one['collapsed']['of']['hits']} |"
-            for one in of_base
-        ]
-        lines.append("")
+        lines += [*_checked(base), "", *_costs(of_base), "", *_saved(of_base), ""]
     return "\n".join(lines)
+
+
+def _checked(base: dict[str, Any]) -> list[str]:
+    other = base["held out"]
+    lines = [
+        f"Temperature {base['temperature']:g}; {other['replies']} other whole replies: {_rate(other['collapsed'])} collapsed"
+    ]
+    for name, one in other["watches"].items():
+        limits = base["watches"][name]
+        alarms = ", ".join(f"{_rate(found)} {reason}" for reason, found in one["alarms"].items())
+        mean = f"{limits['surprise']:.2f}" if limits["surprise"] else "none"
+        lines.append(
+            f"- {name}: tokens below {limits['logprob']:.2f}, mean above {mean}; {_rate(one['any but loops'])} false alarms: {alarms}"
+        )
+    return lines
+
+
+def _costs(rows: list[dict[str, Any]]) -> list[str]:
+    whole = next((one["kl"]["mean"] for one in rows if one["policy"] == "full"), None)
+    return [
+        "| policy | bytes | KL a token, nats | times the floor | worst reply | collapsed |",
+        "|---|---|---|---|---|---|",
+        *(
+            f"| {_called(one)} | {_bytes(one)} | {_spread(one['kl'])} | {_times(one['kl']['mean'], whole)} | "
+            f"{one['worst reply']:.3g} | {_rate(one['collapsed'])} |"
+            for one in rows
+        ),
+    ]
+
+
+def _saved(rows: list[dict[str, Any]]) -> list[str]:
+    """Tell of each policy its collapses, and of each watch those it sees, in time, and saves, with as many that collapse for it."""
+    ways = [(hold, watch) for hold, of in rows[0]["repaired"].items() for watch in of] if rows else []
+    watches = list(rows[0]["watches"]) if rows else []
+    columns = [
+        *(f"{one}: seen, in time" for one in watches),
+        *(f"{watch}, {hold} held back" for hold, watch in ways),
+    ]
+    lines = [
+        f"| policy | bytes | of the collapsed | {' | '.join(columns)} |", "|---" * (3 + len(columns)) + "|",
+    ]  # fmt: skip
+    for one in rows:
+        cells = [
+            f"{one['watches'][name]['on collapsed']}, {one['watches'][name]['in time']}" for name in watches
+        ]
+        cells += [_repaired(one["repaired"][hold][watch]) for hold, watch in ways]
+        lines.append(
+            f"| {_called(one)} | {_bytes(one)} | {one['collapsed']['of']['hits']} | {' | '.join(cells)} |"
+        )
+    return lines
+
+
+def _repaired(one: dict[str, Any]) -> str:
+    made = f" - {one['made']}" if one["made"] else ""
+    return f"{one['saved']['of']['hits']}{made}: {_rate(one['collapsed'])}"
+
+
+def _times(mean: float, whole: float | None) -> str:
+    return f"{mean / whole:.0f}" if whole else ""
+
+
+def _bytes(one: dict[str, Any]) -> str:
+    return f"{100 * one['bytes']:.1f} %"
+
+
+def _called(one: dict[str, Any]) -> str:
+    return one["policy"] + (f", {FEWER[one['share']]} of 6" if one["policy"] == "fewer experts" else "")
 
 
 def sizes_table(rows: list[dict[str, Any]]) -> str:
@@ -102,13 +156,19 @@ def _crossed(rows: list[dict[str, Any]], corner: str, down: tuple[str, str], acr
     return "\n".join(lines)
 
 
+def _place(part: dict[str, Any]) -> tuple[float, int, int]:
+    """Return where a part is told: the warmest first, then the most bytes, then as the policies are listed."""
+    policy = part.get("policy", "full")
+    return -part.get("temperature", 2.0), -part.get("share", 101), POLICIES.index(policy)
+
+
 def _healthy(part: dict[str, Any]) -> dict[str, Any]:
-    answer = {name: part[name] for name in ("temperature", "threshold", "limits", "row")}
-    return {**answer, **{kind: _counted(part[kind]) for kind in ("calibration", "held out")}}
+    answer = {name: part[name] for name in ("temperature", "limits", "watches", "rows")}
+    return {**answer, "calibration": _counted(part["calibration"]), "held out": _counted(part["held out"])}
 
 
 def _row(part: dict[str, Any]) -> dict[str, Any]:
-    kept = ("policy", "share", "temperature", "rows", "bytes", "loss", "device", "median token of the alarm")
+    kept = ("policy", "share", "temperature", "rows", "bytes", "loss", "device")
     answer = {name: part[name] for name in kept if name in part}
     each = np.array(part["reply kl"])
     whole = np.delete(each, part["reply collapsed"])  # some may be left even where most collapse
@@ -122,18 +182,28 @@ def _row(part: dict[str, Any]) -> dict[str, Any]:
 
 def _counted(part: dict[str, Any]) -> dict[str, Any]:
     total, hits = part["replies"], part["collapsed"]
-    answer = {
-        "replies": total,
-        "collapsed": _of(hits, total),
-        "alarms on collapsed": part["alarms on collapsed"],
-    }
-    surprise = part.get("surprise alarms", 0)  # runs from before the mean was watched have none
-    answer["improbable alarms"] = _of(part["alarms"] - part["loop alarms"] - surprise, total)
-    answer["surprise alarms"] = _of(surprise, total)
-    answer["loop alarms"] = _of(part["loop alarms"], total)
-    if "collapsed with the alarm" in part:
-        answer["collapsed with the alarm"] = _of(part["collapsed with the alarm"], total)
+    answer = {"replies": total, "collapsed": _of(hits, total)}
+    if "watches" in part:
+        answer["watches"] = {name: _watch(one, total) for name, one in part["watches"].items()}
+    if "repaired" in part:
+        answer["repaired"] = {
+            hold: {name: _repair(one, total, hits) for name, one in of.items()}
+            for hold, of in part["repaired"].items()
+        }
     return answer
+
+
+def _watch(one: dict[str, Any], total: int) -> dict[str, Any]:
+    false = sum(count for reason, count in one["alarms"].items() if reason != "loop")
+    alarms = {reason: _of(count, total) for reason, count in one["alarms"].items()}
+    return {**one, "alarms": alarms, "any but loops": _of(false, total)}
+
+
+def _repair(one: dict[str, Any], total: int, hits: int) -> dict[str, Any]:
+    return {
+        **one, "collapsed": _of(one["collapsed"], total),
+        "saved": _of(one["saved"], hits) if hits else {"of": {"hits": 0, "replies": 0}},
+    }  # fmt: skip
 
 
 def _of(hits: int, total: int) -> dict[str, Any]:

@@ -1,15 +1,21 @@
 """The instruments of the table of policies: decoding under a policy is the policy, collapse is told by windows, the alarm is the proxy's own."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="no torch here: run by scripts/check --engine")
 
 import mini_moe_collapse as collapse
+import mini_moe_repairs as repairs
 import mini_moe_replies
 import mini_moe_steps as steps
+from proxy import asked as asking
 from proxy.depth import Depths
+from proxy.reply import Reply
 from proxy.thresholds import Limits
 from sparkctl_vllm import policy
 
@@ -137,6 +143,15 @@ def test_windows_tell_salad_and_loops():
     assert found[2:].sum() <= 2
 
 
+WORDS = [f"w{token} " for token in range(4096)]
+
+
+def heard(replies, logprobs, **watches):
+    """Feed the proxy's watches, two parts at a time."""
+    with ThreadPoolExecutor(2, initializer=collapse.speak, initargs=(WORDS,)) as pool:
+        return collapse.watched(pool, replies, logprobs, watches, parts=2)
+
+
 def test_the_alarm_is_the_proxys():
     """Three improbable tokens raise it at the third, many fairly improbable ones and a loop their own, quiet replies none."""
     replies = torch.arange(192).repeat(4, 1)
@@ -144,11 +159,80 @@ def test_the_alarm_is_the_proxys():
     logprobs[3, 64:] = -5
     logprobs[1, [10, 20, 30]] = -14.0
     replies[2] = torch.tensor([3, 4, 5]).repeat(64)
-    words = [f"w{token} " for token in range(4096)]
-    with ThreadPoolExecutor(2, initializer=collapse.speak, initargs=(words,)) as pool:
-        found = collapse.watched(pool, replies, logprobs, Limits(surprise=3.0), parts=2)
-    assert [(at, why) for at, why, _ in found[:2]] == [(0, ""), (31, "improbable")]
-    assert found[2][1] == "loop"
-    assert found[1][2].logprob == pytest.approx(-14)
-    # 28 tokens of 5 nats lift the mean of 64 beyond 3.
-    assert found[3] == (64 + 28, "surprise", Depths(logprob=-5.0, surprise=5.0))
+    found = heard(replies, logprobs, both=Limits(surprise=3.0), alone=Limits())
+    assert [(one.at, one.reason, one.clean) for one in found["both"][:2]] == [
+        (0, "", 0),
+        (31, "improbable", 10),
+    ]
+    assert found["both"][2].reason == "loop"
+    assert found["both"][1].depths.logprob == pytest.approx(-14)
+    # 28 tokens of 5 nats lift the mean of 64 beyond 3; the first of them that is itself above is token 64.
+    last = collapse.Mark(at=64 + 28, reason="surprise", clean=64, depths=Depths(logprob=-5.0, surprise=5.0))
+    assert found["both"][3] == last
+    assert found["alone"][3].at == 0
+    assert found["alone"][:3] == found["both"][:3]
+
+
+@pytest.mark.parametrize("hold", [0, 5, 64])
+def test_a_reply_is_taken_up_where_the_proxy_takes_it_up(hold):
+    """What stands when the alarm on the mean is raised is what proxy.reply says it keeps."""
+    told = [-1.5] * 64 + [-5.0] * 60
+    asked = asking.read("text", json.dumps({"model": "m", "prompt": "p", "stream": True}).encode())
+    reply = Reply(asked=asked, limits=Limits(logprob=-30.0, surprise=3.0), hold=hold)
+    read = (reply.feed(frame(WORDS[place], one)) for place, one in enumerate(told))
+    alarm = next(step.alarm for step in read if step.alarm)
+    replies, logprobs = torch.arange(len(told))[None], torch.tensor(told)[None]
+    (mark,) = heard(replies, logprobs, both=Limits(logprob=-30.0, surprise=3.0))["both"]
+    assert (alarm.at_tokens, alarm.kept_tokens) == (mark.at, mark.kept(hold))
+    assert mark.kept(hold) == {0: 91, 5: 86, 64: 64}[hold]
+
+
+def frame(text, logprob):
+    """Return one token of a completion as it streams."""
+    choice = {"index": 0, "text": text, "logprobs": {"token_logprobs": [logprob]}, "finish_reason": None}
+    return b"data: " + json.dumps({"id": "cmpl-1", "choices": [choice]}).encode() + b"\n\n"
+
+
+def test_windows_tell_where_a_reply_has_fallen():
+    """The first window beyond a limit ends 64 tokens behind where it begins; a reply without one has not fallen."""
+    losses = torch.ones(2, 192)
+    losses[1, 80:] = 3.0
+    found = collapse.shape(losses, torch.arange(192).repeat(2, 1))
+    # 33 tokens of 3 nats in the window lift its mean of 1 beyond 2.
+    assert found.fallen(collapse.Limits(loss=2.0, fresh=0.0)).tolist() == [0, 80 + 33]
+
+
+def test_watches_share_what_follows_the_same_token(monkeypatch):
+    """Two watches that raise their alarm at the same token save the same; one that never does changes nothing."""
+    monkeypatch.setattr(repairs, "PROMPT", 4)
+    monkeypatch.setattr(collapse, "WINDOW", 4)
+    model, talks = mini.model(), mini.talks(rows=5)
+    served = steps.Written(talks=talks, logprobs=torch.zeros(5, 8), logs=torch.empty(0, 8, 24))
+    mark = partial(collapse.Mark, reason="improbable", clean=0, depths=Depths(logprob=0.0, surprise=0.0))
+    silent, loud = [mark(at=0)] * 5, [mark(at=0), mark(at=3), mark(at=0), mark(at=8), mark(at=1)]
+    collapsed = np.array([True, True, False, False, True])
+    marks = {"one": loud, "other": loud, "none": silent}
+    after = repairs.repaired(
+        model,
+        served,
+        marks,
+        collapsed=collapsed,
+        limits=collapse.Limits(loss=3.0, fresh=0.0),
+        temperature=1.0,
+    )
+    assert all((after["one", hold] == after["other", hold]).all() for hold in repairs.HOLDS)
+    after = repairs.repaired(
+        model,
+        served,
+        marks,
+        collapsed=collapsed,
+        limits=collapse.Limits(loss=1e9, fresh=0.0),
+        temperature=1.0,
+    )
+    assert after["none", 0].tolist() == collapsed.tolist()
+    assert after["one", 0].tolist() == [True, False, False, False, False]
+    told = repairs.counted(collapsed, after)["0"]
+    assert told["one"] == {"collapsed": 1, "saved": 2, "made": 0, "saved by no other": 0}
+    assert told["none"] == {"collapsed": 3, "saved": 0, "made": 0, "saved by no other": 0}
+    told = repairs.counted(collapsed, {way: fate for way, fate in after.items() if way[0] != "other"})["0"]
+    assert told["one"]["saved by no other"] == 2
