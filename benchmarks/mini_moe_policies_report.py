@@ -69,7 +69,7 @@ def _checked(base: dict[str, Any]) -> list[str]:
     lines = [
         f"Temperature {base['temperature']:g}; {other['replies']} other whole replies: {_rate(other['collapsed'])} collapsed"
     ]
-    for name, one in other["watches"].items():
+    for name, one in other.get("watches", {}).items():
         limits = base["watches"][name]
         alarms = ", ".join(f"{_rate(found)} {reason}" for reason, found in one["alarms"].items())
         mean = f"{limits['surprise']:.2f}" if limits["surprise"] else "none"
@@ -94,6 +94,7 @@ def _costs(rows: list[dict[str, Any]]) -> list[str]:
 
 def _saved(rows: list[dict[str, Any]]) -> list[str]:
     """Tell of each policy its collapses, and of each watch those it sees, in time, and saves, with as many that collapse for it."""
+    rows = [one for one in rows if "repaired" in one]
     ways = [(hold, watch) for hold, of in rows[0]["repaired"].items() for watch in of] if rows else []
     watches = list(rows[0]["watches"]) if rows else []
     columns = [
