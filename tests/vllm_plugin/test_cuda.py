@@ -166,3 +166,27 @@ def test_a_graph_replays_with_other_routing(layer):
         torch.cuda.synchronize()
         wanted = reference.read(replace(one, valid=live), replace(how, price=cut), made)
         assert off(out, wanted) < TOLERANCE
+
+
+@pytest.mark.parametrize("rows", [1, 6, 64])
+def test_depths_that_are_given_are_read(layer, rows):
+    """The same bits as planned by the kernel itself, and another depth where another is given; importance and price are not looked at."""
+    made, pack, top_k = layer
+    one, how = step(made, top_k, rows, skew=1.0), reading(made, 3e4)
+    shape = native.Shape(
+        rows=rows,
+        top_k=top_k,
+        experts=made.gate.shape[0],
+        tiles=made.tiles,
+        hidden=one.x.shape[1],
+        limit=made.limit,
+    )
+    kernel = native.Kernel(shape, one.x.device)
+    planned, told = run(made, pack, one, how)
+    valid = torch.tensor([rows], dtype=torch.int32, device="cuda")
+    for depths in (told[1].clone(), (told[1] - 1).clamp(min=1)):
+        out = torch.full(one.x.shape, float("nan"), device="cuda")
+        kernel.read_to(pack, depths, one.x, one.picks, one.weights, valid, out)
+        torch.cuda.synchronize()
+        assert off(out, reference.read_to(one, depths, made)) < TOLERANCE
+        assert torch.equal(out, planned) == torch.equal(depths, told[1])

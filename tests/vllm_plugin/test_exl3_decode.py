@@ -154,6 +154,7 @@ def operands(shape):
     made = (
         torch.zeros(shape.tiles, shape.experts),
         torch.zeros(1),
+        torch.zeros(shape.experts, dtype=torch.int32),
         torch.zeros(rows, shape.hidden).bfloat16(),
         torch.zeros(picks, dtype=torch.int32),
         torch.zeros(picks),

@@ -313,3 +313,19 @@ def test_limits_are_told():
         kernel.Kernel(replace(shape, bits=(3, 3, 5)), torch.device("cuda"))
     with pytest.raises(ValueError, match="room for 1 to 5"):
         kernel.Kernel(replace(shape, tiles=9), torch.device("cuda"))
+
+
+@pytest.mark.parametrize("rows", [1, 6, 64])
+def test_depths_that_are_given_are_read(layer, rows):
+    """The same bits as planned by the kernel itself, and another depth where another is given; importance and price are not looked at."""
+    experts, packed = layer
+    one, how = step(experts, rows, skew=1.0), reading(experts, 3e4)
+    ready = prepared(experts, one, exact=False)
+    planned, told = run(experts, packed, one, how)
+    valid = torch.tensor([rows], dtype=torch.int32, device="cuda")
+    for depths in (told[1].clone(), (told[1] - 1).clamp(min=1)):
+        out = torch.full(one.x.shape, float("nan"), device="cuda")
+        ready.read_to(packed, depths, one.x, one.picks, one.weights, valid, out)
+        torch.cuda.synchronize()
+        assert not out.isnan().any()
+        assert torch.equal(out, planned) == torch.equal(depths, told[1])

@@ -177,25 +177,47 @@ class Kernel:
         out: torch.Tensor,
     ) -> torch.Tensor:
         """Read one layer into `out`, float32 [rows, hidden]. `importance` is [tiles, experts]; price and valid are one number on the device."""
+        return self._launch(
+            Operands(
+                pack=pack, importance=importance, price=price, x=x, picks=picks, weights=weights, valid=valid, out=out
+            ),
+            floor,
+        )  # fmt: skip
+
+    def read_to(  # noqa: PLR0913, PLR0917 - the operands of one layer
+        self,
+        pack: torch.Tensor,
+        depths: torch.Tensor,
+        x: torch.Tensor,
+        picks: torch.Tensor,
+        weights: torch.Tensor,
+        valid: torch.Tensor,
+        out: torch.Tensor,
+    ) -> torch.Tensor:
+        """Read one layer to depths that are given, int32 [experts] in tiles, on the device: at least 1 of each expert that is picked."""
+        return self._launch(
+            Operands(pack=pack, depths=depths, x=x, picks=picks, weights=weights, valid=valid, out=out), 1
+        )
+
+    def _launch(self, given: Operands, floor: int) -> torch.Tensor:
         shape, space = self.shape, self.workspace
-        Operands(
-            pack=pack, importance=importance, price=price, x=x, picks=picks, weights=weights, valid=valid, out=out
-        ).checked(shape.sizes)  # fmt: skip
+        given.checked(shape.sizes)
         pointers = (
-            pack,
-            importance,
-            price,
-            x,
-            picks,
-            weights,
-            valid,
+            given.pack,
+            given.importance,
+            given.price,
+            given.depths,
+            given.x,
+            given.picks,
+            given.weights,
+            given.valid,
             space.h,
             space.sums,
-            out,
+            given.out,
             space.meet,
             space.told,
         )
-        stream = torch.cuda.current_stream(x.device).cuda_stream
+        stream = torch.cuda.current_stream(given.x.device).cuda_stream
         code = self._library.budget_read(
             *(ctypes.c_void_p(None if one is None else one.data_ptr()) for one in pointers),
             *(shape.rows, shape.top_k, shape.experts, shape.tiles, floor, shape.hidden),
@@ -203,7 +225,7 @@ class Kernel:
             *(self.blocks, int(self.overlap), self.shared, ctypes.c_void_p(stream)),
         )
         demand(code == 0, "budget kernel", f"CUDA error {code}", "a clean launch")
-        return out
+        return given.out
 
 
 def obstacle(shape: Shape, shared: int, most_shared: int) -> str:

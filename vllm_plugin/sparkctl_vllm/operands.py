@@ -26,11 +26,12 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operands:
-    """The tensors of one layer, as every kernel takes them."""
+    """The tensors of one layer, as every kernel takes them; depths in the place of importance and price where they are given."""
 
     pack: torch.Tensor
-    importance: torch.Tensor
-    price: torch.Tensor
+    importance: torch.Tensor | None = None
+    price: torch.Tensor | None = None
+    depths: torch.Tensor | None = None
     x: torch.Tensor
     picks: torch.Tensor
     weights: torch.Tensor
@@ -44,6 +45,7 @@ class Operands:
             "pack": (sizes.packed, (sizes.experts, sizes.tiles, sizes.of_a_tile)),
             "importance": (torch.float32, (sizes.tiles, sizes.experts)),
             "price": (torch.float32, (1,)),
+            "depths": (torch.int32, (sizes.experts,)),
             "x": (torch.bfloat16, (rows, hidden)),
             "picks": (torch.int32, (rows, sizes.top_k)),
             "weights": (torch.float32, (rows, sizes.top_k)),
@@ -51,8 +53,9 @@ class Operands:
             "out": (torch.float32, (rows, hidden)),
         }
         for one in fields(self):
-            dtype, shape = wanted[one.name]
-            fits(one.name, getattr(self, one.name), dtype, shape, self.x.device)
+            tensor, (dtype, shape) = getattr(self, one.name), wanted[one.name]
+            if tensor is not None:
+                fits(one.name, tensor, dtype, shape, self.x.device)
 
 
 def fits(

@@ -1,5 +1,6 @@
 """The portable path: budget reads in Triton, for devices and sizes that the CUDA kernel does not take; never waits for the device."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -44,9 +45,14 @@ class Workspace:
             depths=integers(shape.experts),
             counts=integers(shape.experts),
             order=integers(shape.experts, shape.rows),
-            h=torch.zeros(places, shape.tiles * TILE, dtype=torch.float16, device=device),
+            h=torch.zeros(places, shape.tiles * TILE, dtype=h_of(shape.limit), device=device),
             parts=torch.zeros(places, shape.hidden, dtype=torch.float32, device=device),
         )
+
+
+def h_of(limit: float) -> torch.dtype:
+    """Return how h is kept: float16 where a clamp bounds it, else bf16, which has the range."""
+    return torch.bfloat16 if math.isinf(limit) else torch.float16
 
 
 class Kernel:
@@ -56,7 +62,7 @@ class Kernel:
         demand(shape.hidden % BLOCK_K == 0, "hidden size", shape.hidden, f"a multiple of {BLOCK_K}")
         demand(1 <= shape.top_k <= MOST_TOP_K, "top-k", shape.top_k, f"1 to {MOST_TOP_K}")
         self.shape = shape
-        self.prescale = prescale(shape.limit)
+        self.prescale = 1.0 if math.isinf(shape.limit) else prescale(shape.limit)
         self.workspace = Workspace.of(shape, device)
 
     @staticmethod
@@ -77,26 +83,48 @@ class Kernel:
         out: torch.Tensor,
     ) -> torch.Tensor:
         """Read one layer into `out`, float32 [rows, hidden]. `importance` is [tiles, experts]; price and valid are one number on the device."""
-        shape, space = self.shape, self.workspace
-        count, rows, hidden, top_k = shape.experts, shape.rows, shape.hidden, shape.top_k
-        Operands(
+        given = Operands(
             pack=pack, importance=importance, price=price, x=x, picks=picks, weights=weights, valid=valid, out=out
-        ).checked(shape.sizes)  # fmt: skip
+        )  # fmt: skip
+        given.checked(self.shape.sizes)
         self.plan(importance, price, floor, picks, weights, valid)
+        return self._computed(given)
+
+    def read_to(  # noqa: PLR0913, PLR0917 - the operands of one layer
+        self,
+        pack: torch.Tensor,
+        depths: torch.Tensor,
+        x: torch.Tensor,
+        picks: torch.Tensor,
+        weights: torch.Tensor,
+        valid: torch.Tensor,
+        out: torch.Tensor,
+    ) -> torch.Tensor:
+        """Read one layer to depths that are given, int32 [experts] in tiles: at least 1 of each expert that is picked."""
+        given = Operands(pack=pack, depths=depths, x=x, picks=picks, weights=weights, valid=valid, out=out)
+        given.checked(self.shape.sizes)
+        self._plan(None, None, depths, 1, picks, weights, valid)
+        return self._computed(given)
+
+    def _computed(self, given: Operands) -> torch.Tensor:
+        """Compute what was planned."""
+        shape, space, pack = self.shape, self.workspace, given.pack
+        count, rows, hidden, top_k = shape.experts, shape.rows, shape.hidden, shape.top_k
+        half = OPERAND if math.isinf(shape.limit) else tl.float16
         triton_kernels.gate_up[count, shape.tiles](
-            pack, x, weights, space.depths, space.counts, space.order, space.h,
+            pack, given.x, given.weights, space.depths, space.counts, space.order, space.h,
             rows, shape.tiles, shape.limit, self.prescale,
             TOP_K=top_k, HIDDEN=hidden, BLOCK_K=BLOCK_K, OPERAND=OPERAND, BF16=not shape.mxfp4,
         )  # fmt: skip
         triton_kernels.down[count, triton.cdiv(hidden, BLOCK_N)](
             pack, space.h, space.depths, space.counts, space.order, space.parts,
             rows, shape.tiles, self.prescale,
-            HIDDEN=hidden, BLOCK_N=BLOCK_N, BF16=not shape.mxfp4,
+            HIDDEN=hidden, BLOCK_N=BLOCK_N, HALF=half, BF16=not shape.mxfp4,
         )  # fmt: skip
         triton_kernels.summed[rows, triton.cdiv(hidden, BLOCK_SUM)](
-            picks, valid, space.parts, out, count, TOP_K=top_k, HIDDEN=hidden, BLOCK_N=BLOCK_SUM
-        )
-        return out
+            given.picks, given.valid, space.parts, given.out, count, TOP_K=top_k, HIDDEN=hidden, BLOCK_N=BLOCK_SUM
+        )  # fmt: skip
+        return given.out
 
     def plan(  # noqa: PLR0913, PLR0917 - what a step is planned from
         self,
@@ -108,10 +136,22 @@ class Kernel:
         valid: torch.Tensor,
     ) -> None:
         """Write loads, depths, counts and order of a step into the workspace."""
+        self._plan(importance, price, None, floor, picks, weights, valid)
+
+    def _plan(  # noqa: PLR0913, PLR0917 - what a step is planned from
+        self,
+        importance: torch.Tensor | None,
+        price: torch.Tensor | None,
+        depths: torch.Tensor | None,
+        floor: int,
+        picks: torch.Tensor,
+        weights: torch.Tensor,
+        valid: torch.Tensor,
+    ) -> None:
         shape, space = self.shape, self.workspace
         triton_kernels.plan[(shape.experts,)](
-            picks, weights, valid, importance, price, space.loads, space.depths, space.counts, space.order,
+            picks, weights, valid, importance, price, depths, space.loads, space.depths, space.counts, space.order,
             floor, shape.tiles, shape.rows, shape.experts,
             TOP_K=shape.top_k, PICKS=triton.next_power_of_2(shape.rows * shape.top_k),
-            TILES=triton.next_power_of_2(shape.tiles),
+            TILES=triton.next_power_of_2(shape.tiles), GIVEN=depths is not None,
         )  # fmt: skip

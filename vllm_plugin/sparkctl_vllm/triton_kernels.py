@@ -9,28 +9,39 @@ import triton.language as tl
 
 
 @triton.jit
+def squared(weight):
+    """Squared router weights in units of 2^-20, int32, at least 1: rounded to nearest, ties to even."""
+    square = weight * weight * 1048576.0
+    whole = square.to(tl.int32)
+    rest = square - whole.to(tl.float32)
+    return tl.maximum(whole + ((rest > 0.5) | ((rest == 0.5) & (whole % 2 == 1))).to(tl.int32), 1)
+
+
+@triton.jit
 def plan(
-    picks, weights, valid, importance, price, loads, depths, counts, order,
+    picks, weights, valid, importance, price, given, loads, depths, counts, order,
     floor, tiles, rows, experts,
-    TOP_K: tl.constexpr, PICKS: tl.constexpr, TILES: tl.constexpr,
+    TOP_K: tl.constexpr, PICKS: tl.constexpr, TILES: tl.constexpr, GIVEN: tl.constexpr,
 ):  # fmt: skip
-    """One expert: its load (int32, units of 2^-20), depth, rows, and the picks that chose it in their order, order[expert, rows]."""
+    """One expert: its load (int32, units of 2^-20), depth, rows, and the picks that chose it in their order, order[expert, rows].
+
+    GIVEN: depths are, and neither importance nor price is looked at.
+    """
     expert = tl.program_id(0)
     place = tl.arange(0, PICKS)
     inside = (place < rows * TOP_K) & (place // TOP_K < tl.load(valid))
     mine = inside & (tl.load(picks + place, mask=inside, other=-1) == expert)
-    weight = tl.load(weights + place, mask=mine, other=0.0)
-    square = weight * weight * 1048576.0
-    whole = square.to(tl.int32)
-    rest = square - whole.to(tl.float32)
-    whole += ((rest > 0.5) | ((rest == 0.5) & (whole % 2 == 1))).to(tl.int32)  # to nearest, ties to even
-    load = tl.sum(tl.where(mine, tl.maximum(whole, 1), 0), axis=0)
+    whole = squared(tl.load(weights + place, mask=mine, other=0.0))
+    load = tl.sum(tl.where(mine, whole, 0), axis=0)
     count = tl.sum(mine.to(tl.int32), axis=0)
     rank = tl.cumsum(mine.to(tl.int32), axis=0) - 1
     tl.store(order + expert * rows + rank, place, mask=mine)
-    tile = tl.arange(0, TILES)
-    known = tl.load(importance + tile * experts + expert, mask=tile < tiles, other=-1.0)
-    deep = tl.sum(((load.to(tl.float32) * known > tl.load(price)) & (tile < tiles)).to(tl.int32), axis=0)
+    if GIVEN:
+        deep = tl.minimum(tl.load(given + expert), tiles)
+    else:
+        tile = tl.arange(0, TILES)
+        known = tl.load(importance + tile * experts + expert, mask=tile < tiles, other=-1.0)
+        deep = tl.sum(((load.to(tl.float32) * known > tl.load(price)) & (tile < tiles)).to(tl.int32), axis=0)
     tl.store(loads + expert, load)
     tl.store(counts + expert, count)
     tl.store(depths + expert, tl.where(count > 0, tl.maximum(deep, floor), 0))
@@ -79,7 +90,7 @@ def gate_up(
     rows, tiles, limit, prescale,
     TOP_K: tl.constexpr, HIDDEN: tl.constexpr, BLOCK_K: tl.constexpr, OPERAND: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
-    """One expert and one tile: h = silu(min(gate, limit)) * clamp(up) * router weight * prescale, float16 [picks, 64 * tiles]."""
+    """One expert and one tile: h = silu(min(gate, limit)) * clamp(up) * router weight * prescale, 16 bits a number, [picks, 64 * tiles]."""
     expert, tile = tl.program_id(0), tl.program_id(1)
     if tile < tl.load(depths + expert):
         count = tl.load(counts + expert)
@@ -99,7 +110,9 @@ def gate_up(
             out = low / (1.0 + tl.exp(-low)) * wide * weight[:, None] * prescale
             column = tile * 64 + tl.arange(0, 64)
             tl.store(
-                h + pick[:, None] * (tiles * 64) + column[None, :], out.to(tl.float16), mask=live[:, None]
+                h + pick[:, None] * (tiles * 64) + column[None, :],
+                out.to(h.dtype.element_ty),
+                mask=live[:, None],
             )
 
 
@@ -107,7 +120,7 @@ def gate_up(
 def down(
     pack, h, depths, counts, order, parts,
     rows, tiles, prescale,
-    HIDDEN: tl.constexpr, BLOCK_N: tl.constexpr, BF16: tl.constexpr,
+    HIDDEN: tl.constexpr, BLOCK_N: tl.constexpr, HALF: tl.constexpr, BF16: tl.constexpr,
 ):  # fmt: skip
     """One expert and some outputs: parts[pick, outputs], float32, over the read tiles in their order."""
     expert, column = tl.program_id(0), tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -144,8 +157,8 @@ def down(
                         other=0,
                     ).to(tl.int32)
                     scale = tl.load(at + HIDDEN * 100 + column * 2 + group % 2, mask=inside, other=0)
-                    b = number((byte >> ((k % 2) * 4)[:, None]) & 15).to(tl.float16)
-                    total += tl.dot(a, b) * power(scale)[None, :]
+                    b = number((byte >> ((k % 2) * 4)[:, None]) & 15).to(HALF)
+                    total += tl.dot(a.to(HALF), b) * power(scale)[None, :]
             tl.store(
                 parts + pick[:, None] * HIDDEN + column[None, :],
                 total / prescale,

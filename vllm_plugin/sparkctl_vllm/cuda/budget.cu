@@ -40,6 +40,7 @@ struct Args {
     const uint8_t *pack;       // [experts, tiles, 102 * hidden]
     const float *importance;   // [tiles, experts]
     const float *price;        // one number
+    const int *depths;         // [experts], at least 1 of each that is picked; null: planned from importance and price
     const __nv_bfloat16 *x;    // [rows, hidden]
     const int *picks;          // [rows, top_k]
     const float *weights;      // [rows, top_k]
@@ -642,13 +643,14 @@ extern "C" int budget_sums(int rows, int top_k, int hidden) { return (rows * top
 
 // 0, or a CUDA error code; -1 for a hidden size that is not compiled. splits: thread blocks that share the same outputs, 1 or 2 (two addends
 // onto zero give the same bits in either order); early: the launch may overlap the end of the kernel before; shared: from budget_shared.
-extern "C" int budget_read(const void *pack, const void *importance, const void *price, const void *x, const void *picks, const void *weights,
-                           const void *valid, void *h, void *sums, void *out, void *meet, void *told, int rows, int top_k, int experts,
-                           int tiles, int floor, int hidden, float limit, float prescale, int blocks, int early, int shared, void *stream) {
+extern "C" int budget_read(const void *pack, const void *importance, const void *price, const void *depths, const void *x, const void *picks,
+                           const void *weights, const void *valid, void *h, void *sums, void *out, void *meet, void *told, int rows, int top_k,
+                           int experts, int tiles, int floor, int hidden, float limit, float prescale, int blocks, int early, int shared,
+                           void *stream) {
 #define CASE(H) if (hidden == H) {                                                                                                      \
-        const Args a = {(const uint8_t *)pack, (const float *)importance, (const float *)price, (const __nv_bfloat16 *)x,               \
-                        (const int *)picks, (const float *)weights, (const int *)valid, (__half *)h, (float *)sums, (float *)out,       \
-                        (unsigned long long *)meet, (int *)told, rows, top_k, experts, tiles, floor,                                    \
+        const Args a = {(const uint8_t *)pack, (const float *)importance, (const float *)price, (const int *)depths,                    \
+                        (const __nv_bfloat16 *)x, (const int *)picks, (const float *)weights, (const int *)valid, (__half *)h,          \
+                        (float *)sums, (float *)out, (unsigned long long *)meet, (int *)told, rows, top_k, experts, tiles, floor,       \
                         blocks >= 2 * Shape<H>::GROUPS ? 2 : 1, limit, prescale, shared - behind_front<H>(rows * top_k, tiles)};        \
         return launch<H>(a, blocks, shared, early, (cudaStream_t)stream);                                                               \
     }

@@ -39,6 +39,7 @@ struct Args {
     const __half *gate_in, *up_in, *gate_out, *up_out;        // [experts, hidden] and [experts, 128 tiles]: suh and svh
     const __half *down_in, *down_out;                         // [experts, 128 tiles] and [experts, hidden]
     const float *importance, *price;                          // [tiles, experts], one number
+    const int *depths;                                        // [experts], at least 1 of each that is picked; null: planned
     const __nv_bfloat16 *x;                                   // [rows, hidden]
     const int *picks;                                         // [rows, top_k]
     const float *weights;                                     // [rows, top_k]
@@ -630,14 +631,14 @@ extern "C" int exl3_decode(const void *pieces, int count, int bits, void *out, v
 // 0, or a CUDA error code; -1 for a hidden size or rate that is not compiled. exact: weights to float16's last bit; early: the launch may
 // overlap the end of the kernel before.
 extern "C" int exl3_read(const void *gate, const void *up, const void *down, const void *gate_in, const void *up_in, const void *gate_out,
-                         const void *up_out, const void *down_in, const void *down_out, const void *importance, const void *price, const void *x,
+                         const void *up_out, const void *down_in, const void *down_out, const void *importance, const void *price, const void *depths, const void *x,
                          const void *picks, const void *weights, const void *valid, void *space, void *out, void *meet, void *told, int rows, int top_k, int experts, int tiles, int floor, int hidden, int bits_gate,
                          int bits_up, int bits_down, float limit, int exact, int blocks, int early, void *stream) {
     for (int bits : {bits_gate, bits_up, bits_down})
         if (bits < 2 || bits > 4) return -1;
     const Args a = {(const uint8_t *)gate, (const uint8_t *)up, (const uint8_t *)down, (const __half *)gate_in, (const __half *)up_in,
                     (const __half *)gate_out, (const __half *)up_out, (const __half *)down_in, (const __half *)down_out,
-                    (const float *)importance, (const float *)price, (const __nv_bfloat16 *)x, (const int *)picks, (const float *)weights,
+                    (const float *)importance, (const float *)price, (const int *)depths, (const __nv_bfloat16 *)x, (const int *)picks, (const float *)weights,
                     (const int *)valid, (float *)space, (float *)out, (unsigned long long *)meet, (int *)told,
                     rows, top_k, experts, tiles, floor, bits_gate, bits_up, bits_down, Space(rows * top_k, tiles, hidden, blocks).size, limit};
 #define CASE(H) if (hidden == H) return exact ? launch<H, true>(a, blocks, early, (cudaStream_t)stream) : launch<H, false>(a, blocks, early, (cudaStream_t)stream);

@@ -2,8 +2,9 @@
 // loads, depths, blocks of rows that share an expert, and the list of what is read. reference.py is its definition.
 //
 // It knows nothing of the weights: a tile is whatever a kernel reads or skips together. Args is the kernel's own; of it are used rows,
-// top_k, experts, tiles, floor, x, picks, weights, valid, importance [tiles, experts], price, meet and told. ROWS is how many rows of one expert the
-// kernel multiplies at once, UNITS in how many pieces it shares a tile out among thread blocks.
+// top_k, experts, tiles, floor, x, picks, weights, valid, importance [tiles, experts], price, depths, meet and told. ROWS is how many rows of one
+// expert the kernel multiplies at once, UNITS in how many pieces it shares a tile out among thread blocks. Where depths are given, neither
+// importance nor price is looked at.
 #pragma once
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -48,7 +49,7 @@ template <class Args>
 __device__ __forceinline__ void fetch_importance(const Args &a, float (&early)[IMPORTANCE]) {
     const int t = threadIdx.x;
 #pragma unroll
-    for (int k = 0; k < IMPORTANCE; k++) early[k] = k < a.tiles && t < a.experts ? a.importance[k * a.experts + t] : -1.f;
+    for (int k = 0; k < IMPORTANCE; k++) early[k] = !a.depths && k < a.tiles && t < a.experts ? a.importance[k * a.experts + t] : -1.f;
 }
 
 __device__ __forceinline__ void near(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
@@ -60,7 +61,8 @@ template <int HIDDEN, class Args>
 __device__ __forceinline__ void come_nearer(const Args &a) {
     const int t = threadIdx.x, picks = a.rows * a.top_k;
     if (t < 16 && t * 32 < picks) near(a.picks + t * 32), near(a.weights + t * 32);
-    if (t == 16) near(a.price), near(a.valid), near(a.meet);
+    if (t == 16) near(a.valid), near(a.meet);
+    if (t == 17 && !a.depths) near(a.price);
 #pragma unroll 1
     for (int i = blockIdx.x + t * gridDim.x; i < a.rows * HIDDEN * 2 / 512; i += THREADS * gridDim.x) into_l2((const char *)a.x + (size_t)i * 512, 512);
 }
@@ -90,7 +92,8 @@ template <int ROWS, int UNITS, class Args>
 __device__ __forceinline__ Own planned(const Args &a, Plan &p, const Scratch &s, const float (&early)[IMPORTANCE]) {
     const int t = threadIdx.x, warp = t >> 5, lane = t & 31, picks = a.rows * a.top_k;
     Own own = {-1, 0, 0.f, 0, 0, 0, 0};
-    const float price = *a.price;  // asked for early: it comes from afar
+    const float price = a.depths ? 0.f : *a.price;  // asked for early: it comes from afar, and so do depths
+    const int given = a.depths && t < a.experts ? a.depths[t] : 0;
     if (warp * 32 < picks) {
         if (t < picks) {
             own.e = a.picks[t];
@@ -119,8 +122,8 @@ __device__ __forceinline__ Own planned(const Args &a, Plan &p, const Scratch &s,
 #pragma unroll
             for (int k = 0; k < IMPORTANCE; k++) own.depth += l * early[k] > price;
 #pragma unroll 1
-            for (int k = IMPORTANCE; k < a.tiles; k++) own.depth += l * a.importance[k * a.experts + t] > price;
-            own.depth = max(own.depth, a.floor);
+            for (int k = IMPORTANCE; k < (a.depths ? 0 : a.tiles); k++) own.depth += l * a.importance[k * a.experts + t] > price;
+            own.depth = a.depths ? min(max(given, 1), a.tiles) : max(own.depth, a.floor);
         }
         if (a.told && blockIdx.x == 0) a.told[t] = s.load[t], a.told[a.experts + t] = own.depth;
     }

@@ -1,6 +1,7 @@
 """The CUDA kernel of EXL3 experts: builds cuda/exl3.cu for the device that is there and calls it on torch tensors."""
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,24 +79,44 @@ class Kernel:
         out: torch.Tensor,
     ) -> torch.Tensor:
         """Read one layer into `out`, float32 [rows, hidden]. `importance` is [tiles, experts]; price and valid are one number on the device."""
+        tensors = (importance, price, None, x, picks, routed, valid, out)
+        return self._launch(weights, dict(zip(OPERANDS, tensors, strict=True)), floor)
+
+    def read_to(  # noqa: PLR0913, PLR0917 - the operands of one layer
+        self,
+        weights: Packed,
+        depths: torch.Tensor,
+        x: torch.Tensor,
+        picks: torch.Tensor,
+        routed: torch.Tensor,
+        valid: torch.Tensor,
+        out: torch.Tensor,
+    ) -> torch.Tensor:
+        """Read one layer to depths that are given, int32 [experts] in blocks, on the device: at least 1 of each expert that is picked."""
+        tensors = (None, None, depths, x, picks, routed, valid, out)
+        return self._launch(weights, dict(zip(OPERANDS, tensors, strict=True)), 1)
+
+    def _launch(
+        self, weights: Packed, operands: Mapping[str, torch.Tensor | None], floor: int
+    ) -> torch.Tensor:
         shape, space = self.shape, self.workspace
-        given = (importance, price, x, picks, routed, valid, out)
-        check(shape, weights, dict(zip(OPERANDS, given, strict=True)))
+        given = {name: one for name, one in operands.items() if one is not None}
+        check(shape, weights, given)
         (gate, up, down), suh, svh = weights.pieces, weights.suh, weights.svh
         pointers = (
             *(gate, up, down, suh[0], suh[1], svh[0], svh[1], suh[2], svh[2]),
-            *(importance, price, x, picks, routed, valid),
-            *(space.space, out, space.meet, space.told),
+            *(operands[name] for name in OPERANDS if name != "out"),
+            *(space.space, given["out"], space.meet, space.told),
         )
-        stream = torch.cuda.current_stream(x.device).cuda_stream
+        stream = torch.cuda.current_stream(given["x"].device).cuda_stream
         code = self._library.exl3_read(
-            *(ctypes.c_void_p(one.data_ptr()) for one in pointers),
+            *(ctypes.c_void_p(None if one is None else one.data_ptr()) for one in pointers),
             *(shape.rows, shape.top_k, shape.experts, shape.tiles, floor, shape.hidden, *shape.bits),
             *(ctypes.c_float(shape.limit), int(shape.exact), self.blocks, int(self.overlap)),
             ctypes.c_void_p(stream),
         )
         demand(code == 0, "EXL3 kernel", f"CUDA error {code}", "a clean launch")
-        return out
+        return given["out"]
 
     def numbers(self, pieces: torch.Tensor, bits: int) -> torch.Tensor:
         """Return the float16 numbers that the exact products see, [pieces, 4, 32 lanes, 32 positions]."""

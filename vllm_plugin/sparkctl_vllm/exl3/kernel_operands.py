@@ -13,7 +13,8 @@ from sparkctl_vllm.exl3.kernel_pack import STEP, Packed
 from sparkctl_vllm.exl3.matrix import BLOCK
 from sparkctl_vllm.refusal import demand
 
-OPERANDS = ("importance", "price", "x", "picks", "router weights", "valid", "out")
+OPERANDS = ("importance", "price", "depths", "x", "picks", "router weights", "valid", "out")
+"""In the order in which the kernel takes them: depths are in the place of importance and price, or these in the place of depths."""
 MATRICES = ("gate", "up", "down")
 
 
@@ -74,10 +75,11 @@ def _wanted(
     sizes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
         "importance": (torch.float32, (shape.tiles, count)),
         "price": (torch.float32, (1,)),
+        "depths": (torch.int32, (count,)),
         "x": (torch.bfloat16, (rows, hidden)),
         "picks": (torch.int32, picks),
         "router weights": (torch.float32, picks),
         "valid": (torch.int32, (1,)),
         "out": (torch.float32, (rows, hidden)),
     }
-    return wanted | {name: (operands[name], *sizes[name]) for name in OPERANDS}
+    return wanted | {name: (one, *sizes[name]) for name, one in operands.items()}
