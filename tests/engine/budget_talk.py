@@ -25,7 +25,7 @@ def watched(budget: Budget) -> list[dict[str, Any]]:
     own = budget.charge
 
     def charge(batch: Batch, accepted: dict[str, int]) -> None:
-        cost = budget.cost.tolist()
+        cost = budget.running.cost.tolist()
         own(batch, accepted)
         ends = (*batch.starts[1:], batch.rows)
         spans = zip(batch.requests, batch.slots, batch.starts, ends, strict=True)

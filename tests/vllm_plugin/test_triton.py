@@ -156,21 +156,28 @@ def test_bf16_is_read_in_triton_with_a_line():
 CASES = """
 import triton.language as tl
 from collections import defaultdict
-from sparkctl_vllm import triton_kernels as k
+from sparkctl_vllm import depth_kernels, triton_kernels as k
 
 TYPES = {"x": "*bf16", "weights": "*fp32", "importance": "*fp32", "price": "*fp32", "h": "*fp16", "parts": "*fp32", "out": "*fp32",
          "limit": "fp32", "prescale": "fp32", "floor": "i32", "tiles": "i32", "rows": "i32", "experts": "i32"}
-SIZES = {"OPERAND": tl.bfloat16, "TOP_K": 6, "PICKS": 512, "TILES": 16, "HIDDEN": 5120, "BLOCK_K": 128, "BLOCK_N": 128}
+SIZES = {"OPERAND": tl.bfloat16, "HALF": tl.float16, "TOP_K": 6, "PICKS": 512, "TILES": 16, "HIDDEN": 5120, "BLOCK_K": 128, "BLOCK_N": 128,
+         "GIVEN": False, "RANKS": 4}
 CASES = [
     (kernel, defaultdict(lambda: "*i32", {**TYPES, "pack": "*bf16" if bf16 else "*u8"}),
      {name: {**SIZES, "BF16": bf16}[name] for name in kernel.arg_names if name in {*SIZES, "BF16"}})
     for kernel, bf16 in ((k.plan, False), (k.gate_up, False), (k.gate_up, True), (k.down, False), (k.down, True), (k.summed, False))
 ]
+plan = CASES[0]
+CASES.append((k.plan, plan[1], {**plan[2], "GIVEN": True}))
+depths = depth_kernels.planned
+counts = {one: "i32" for one in ("count", "most_rows", "experts", "width", "most_tiles", "rank")}
+kinds = {"weights": "*fp32", "table": "*fp32", "price": "*fp32", "tails": "*i64", "cost": "*i64", "read": "*i64", **counts}
+CASES.append((depths, defaultdict(lambda: "*i32", kinds), {name: SIZES[name] for name in depths.arg_names if name in SIZES}))
 """
 
 
 def test_compiles_for_both_architectures(tmp_path):
-    """All four kernels, and the two that read weights in bf16 too, become machine code for sm_90 and sm_121 at V4.1's sizes, within 99 KB."""
+    """All kernels, the two that read weights in bf16 too, the plan of depths that are given, and the depths of all ranks, become machine code for sm_90 and sm_121 at V4.1's sizes, within 99 KB."""
     found = built(CASES, tmp_path)
-    assert len(found) == 12
+    assert len(found) == 16
     assert all(one.size > 1000 and one.shared <= GB10_SHARED for one in found)

@@ -1,9 +1,10 @@
 """Prefill: all tiles of the experts that many rows pick, read from the same packed weights as decode; a node has no memory for a second copy.
 
-The arithmetic is that of decode: clamped SwiGLU, router weight and prescale in h, which is float16, and float32 sums. Rows are sorted by
+The arithmetic is that of decode: clamped SwiGLU, router weight and prescale in h, which is float16 (bf16 without a clamp), and float32 sums. Rows are sorted by
 expert on the device and taken in blocks of one expert, so its weights are read and decoded once a block; nothing waits for the device.
 """
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -17,7 +18,7 @@ from sparkctl_vllm.operands import fits
 from sparkctl_vllm.refusal import demand
 from sparkctl_vllm.step import MOST_TOP_K
 from sparkctl_vllm.tiles import WARPS
-from sparkctl_vllm.triton_experts import OPERAND
+from sparkctl_vllm.triton_experts import OPERAND, h_of
 
 OUTPUTS = 128
 """Outputs that a program of down takes; hidden is a multiple of it."""
@@ -104,11 +105,15 @@ class Prefill:
         packed = shape.mxfp4 or layout is Layout.ROWS
         demand(packed, "weights", "bf16 in fragments", "MXFP4, or bf16 in rows")
         self.shape, self._launch = shape, launch
-        self.prescale = prescale(shape.limit)
+        bounded = math.isfinite(shape.limit)
+        demand(
+            bounded or not shape.mxfp4, "limit", shape.limit, "a clamp: MXFP4 is multiplied with h in float16"
+        )
+        self.prescale = prescale(shape.limit) if bounded else 1.0
         self._format = int(layout) if shape.mxfp4 else 2
         self._slab = min(SLAB, shape.hidden)
         picks = shape.rows * shape.top_k
-        self.h = torch.zeros(picks, shape.tiles * TILE, dtype=torch.float16, device=device)
+        self.h = torch.zeros(picks, shape.tiles * TILE, dtype=h_of(shape.limit), device=device)
         self.parts = torch.zeros(picks, self._slab, dtype=torch.float32, device=device)
         kept = shape.rows if self._format == Layout.FRAGMENTS else 0
         self.x = torch.zeros(kept, shape.hidden, dtype=torch.bfloat16, device=device)

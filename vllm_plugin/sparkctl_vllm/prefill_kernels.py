@@ -49,7 +49,7 @@ def gate_up(
     experts, tiles, limit, prescale,
     TOP_K: tl.constexpr, HIDDEN: tl.constexpr, BLOCK: tl.constexpr, FORMAT: tl.constexpr, OPERAND: tl.constexpr,
 ):  # fmt: skip
-    """One tile of one block: h = silu(min(gate, limit)) * clamp(up) * router weight * prescale, float16 [slots, 64 * tiles]."""
+    """One tile of one block: h = silu(min(gate, limit)) * clamp(up) * router weight * prescale, 16 bits a number, [slots, 64 * tiles]."""
     tile, place = tl.program_id(0), tl.program_id(1)
     expert = tl.load(whose + place)
     if expert < experts:
@@ -70,7 +70,7 @@ def gate_up(
         weight = tl.load(weights + pick)
         out = low / (1.0 + tl.exp(-low)) * wide * weight[None, :] * prescale
         to = h + slot[None, :] * (tiles * 64) + tile * 64 + position(FORMAT)[:, None]
-        tl.store(to, out.to(tl.float16), mask=live[None, :])
+        tl.store(to, out.to(h.dtype.element_ty), mask=live[None, :])
 
 
 @triton.jit

@@ -100,8 +100,8 @@ def test_depths_and_costs_are_those_of_the_definition():
     one.turnover((), {"a": None, "b": {"sparkctl_full": True}})
     one.begin([Work(request="a", rows=3, decoding=True), Work(request="b", rows=1, decoding=True)])
     cost, _ = forward(one, np.random.default_rng(1), padding=2)
-    assert one.cost[:4].tolist() == cost.tolist()
-    assert (one.cost[4:] == 0).all(), "padding carries nothing"
+    assert one.running.cost[:4].tolist() == cost.tolist()
+    assert (one.running.cost[4:] == 0).all(), "padding carries nothing"
     assert int(cost[3]) == 0, "who asked for whole reads loses nothing"
     assert cost[:3].any()
 
@@ -264,7 +264,7 @@ def test_the_worst_reply_is_bounded_in_the_worker(data):
         forward(one, rng)
         first = work[0].rows
         got = data.draw(st.integers(0, work[1].rows))
-        paid += one.cost[first : first + got].tolist()
+        paid += one.running.cost[first : first + got].tolist()
         one.charge(one.close(), {"victim": got, "other": 1})
     if paid:
         slack = 2 * one.ledger.bar + max(paid) * 3

@@ -69,7 +69,7 @@ found = {one: quantization.get_quantization_config(one) for one in quantization.
 answer["takes"] = [name for name, one in found.items() if one.override_quantization_method({"quant_method": "exl3"}, "exl3")]
 answer["kept"] = found["exl3"] is theirs
 answer["beside"] = exl3_config._others()
-exl3_config.current_platform = SimpleNamespace(is_cpu=lambda: False, device_type="cuda")
+exl3_config.current_platform = SimpleNamespace(is_cpu=lambda: False, is_cuda=lambda: False, device_type="xpu")
 answer["gpu"] = refused(folder)
 print(json.dumps(answer))
 """
@@ -122,5 +122,5 @@ def test_all_else_is_the_models_own_quantisation_where_it_has_one(told):
 def test_what_cannot_be_read_is_told(told):
     """A name of a hub, whose headers lie elsewhere, and a GPU, with what serves there."""
     assert "model: someone/model, allowed: a folder" in told["hub"]
-    assert "device: cuda, allowed: cpu" in told["gpu"]
-    assert "exl3.experts: cuda-exl3" in told["gpu"]
+    assert "device: xpu, allowed: cpu, or cuda" in told["gpu"]
+    assert "leave SPARKCTL_EXL3_EXPERTS out" in told["gpu"]

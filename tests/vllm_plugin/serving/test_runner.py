@@ -142,14 +142,16 @@ def test_rows_are_in_the_runners_order():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"cpu": False}, "served on the CPU only"),
+        ({"cpu": False}, "device: xpu, allowed: cpu, or cuda"),
         ({"use_v2_model_runner": True}, "model runner: V2, allowed: V1"),
         ({"async_scheduling": True}, "scheduling: asynchronous"),
     ],
 )
 def test_what_was_not_tried_is_refused(changes, says):
     """With what would be taken instead."""
-    platform = SimpleNamespace(is_cpu=lambda: changes.get("cpu", True), device_type="cuda")
+    platform = SimpleNamespace(
+        is_cpu=lambda: changes.get("cpu", True), is_cuda=lambda: False, device_type="xpu"
+    )
     config = SimpleNamespace(
         use_v2_model_runner=changes.get("use_v2_model_runner", False),
         scheduler_config=SimpleNamespace(async_scheduling=changes.get("async_scheduling", False)),

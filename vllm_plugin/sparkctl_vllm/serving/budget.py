@@ -1,11 +1,13 @@
 """Budget: what one rank reads in the step that is running, and what that costs whom. One of these stands in each worker process.
 
 A step is announced before its forward and closed after it; outside of that, as in prefills, profiling and captures, everything is read.
+Which it is lies in tensors that keep their place: a graph that was captured while everything was read reads the next step as it is announced.
 """
 
 import logging
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,8 +16,12 @@ from sparkctl_vllm.serving import policy, roster, wishes
 from sparkctl_vllm.serving.binding import Bound
 from sparkctl_vllm.serving.figures import Figures
 from sparkctl_vllm.serving.ledger import Ledger, Tails
-from sparkctl_vllm.serving.policy import Policy, Routed
+from sparkctl_vllm.serving.policy import Policy, Routed, WaterFilled
 from sparkctl_vllm.serving.roster import Batch, Roster, Work
+from sparkctl_vllm.serving.running import Running
+
+if TYPE_CHECKING:
+    from sparkctl_vllm.serving.fused_depths import FusedDepths
 
 log = logging.getLogger("vllm.sparkctl")
 
@@ -47,10 +53,14 @@ class Budget:
         self.standing: set[int] = set()
         self.steps, self.checksum = 0, 0
         self.batch: Batch | None = None
-        self.rows = torch.zeros((), dtype=torch.int64, device=device)
         self.row_slots = torch.zeros(self.most_rows, dtype=torch.int64, device=device)
-        self.cost = torch.zeros(self.most_rows, dtype=torch.int64, device=device)
-        self.read = torch.zeros(2, len(counts), dtype=torch.int64, device=device)
+        self.running = Running(
+            rows=torch.full((1,), self.most_rows, dtype=torch.int32, device=device),
+            floors=self.tiles[:, None].repeat(1, self.most_rows),
+            cost=torch.zeros(self.most_rows, dtype=torch.int64, device=device),
+            read=torch.zeros(2, len(counts), dtype=torch.int64, device=device),
+        )
+        self.fused = _fused(self) if device.type == "cuda" else None
 
     def loaded(self, layer: int, tile_bytes: int) -> None:
         """Note a layer whose experts stand sorted; with the last one, say that budget reads are on."""
@@ -85,39 +95,43 @@ class Budget:
         if isinstance(found, str):
             self.figures.add(f"steps_whole_{found}", 1)
             return
-        self.rows.fill_(found.rows)
+        self.running.rows.fill_(found.rows)
         self.row_slots[: found.rows] = torch.tensor(found.row_slots(), device=self.device)
-        self.cost.zero_()
-        self.read.zero_()
+        self.running.floors.copy_(self.ledger.floors(self.row_slots, (self.deep, self.tiles)))
+        self.running.cost.zero_()
+        self.running.read.zero_()
 
     def depths(self, layer: int, picks: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Return int32 [experts] tiles of this rank's slice to read in a layer of the running step, and note what that costs each row."""
-        experts = self.bound.plan.meaning.experts
-        count = len(picks)
+        if self.fused is not None:
+            return self.fused(layer, picks, weights, self.running)
+        running, count = self.running, len(picks)
         picks = picks.long()
         routed = Routed(
             layer=layer,
             picks=picks,
             weights=weights,
-            rows=self.rows,
-            loads=policy.loads(picks, weights, self.rows, experts),
+            rows=running.rows,
+            loads=policy.loads(picks, weights, running.rows, self.bound.plan.meaning.experts),
         )
-        floors = self.ledger.floors(self.row_slots[:count], (self.deep, self.tiles))
-        alive = torch.arange(count, device=picks.device) < self.rows
-        each = torch.where(alive, floors, 0).repeat_interleave(picks.shape[1], dim=1)
+        alive = torch.arange(count, device=picks.device) < running.rows
+        each = torch.where(alive, running.floors[:, :count], 0).repeat_interleave(picks.shape[1], dim=1)
         wanted = torch.maximum(self.policy.depths(routed), self.least[:, None])
         wanted = wanted.scatter_reduce(1, picks.flatten().expand(len(self.tiles), -1), each, "amax")
         picked = routed.loads > 0
         depths = torch.where(picked, torch.minimum(wanted, self.tiles[:, None]), 0)
         cost = self.tails.cost(layer, picks, weights, depths)
-        self.cost[:count] += torch.where(alive, cost, 0)
-        self.read[0] += depths.sum(1)
-        self.read[1] += torch.where(picked, self.tiles[:, None], 0).sum(1)
+        running.cost[:count] += torch.where(alive, cost, 0)
+        running.read[0] += depths.sum(1)
+        running.read[1] += torch.where(picked, self.tiles[:, None], 0).sum(1)
         return depths[self.bound.rank]
 
     def close(self) -> Batch | None:
         """End the running step: what comes after it is read whole. Returns the step, whose accepted rows are still to be charged."""
         batch, self.batch = self.batch, None
+        if batch is not None:
+            self.running.rows.fill_(self.most_rows)
+            self.running.floors.copy_(self.tiles[:, None].expand_as(self.running.floors))
         return batch
 
     def charge(self, batch: Batch, accepted: Mapping[str, int]) -> None:
@@ -129,13 +143,13 @@ class Budget:
             torch.tensor(one, device=self.device) for one in (batch.slots, batch.starts, made)
         )
         self._count(batch)
-        self.ledger.charge(self.cost, slots, starts, counts, longest)
+        self.ledger.charge(self.running.cost, slots, starts, counts, longest)
         self.ledger.owed[self.roster.nobody] = 0
         self._sum_up(batch)
 
     def _sum_up(self, batch: Batch) -> None:
         """Add the step to a checksum of all that was charged, and tell it now and then: ranks that agree tell the same."""
-        for one in (self.cost[: batch.rows], self.ledger.owed):
+        for one in (self.running.cost[: batch.rows], self.ledger.owed):
             self.checksum = zlib.crc32(one.cpu().numpy().tobytes(), self.checksum)
         self.steps += 1
         if self.steps in {1, 10, 100} or self.steps % SAID == 0:
@@ -145,8 +159,17 @@ class Budget:
 
     def _count(self, batch: Batch) -> None:
         owed = self.ledger.owed[self.row_slots[: batch.rows]]
-        read, whole = self.read.tolist()
+        read, whole = self.running.read.tolist()
         self.figures.step(batch.rows, read, whole, self.tile_bytes)
         self.figures.add("rows_deepened", int((owed > self.ledger.bar).sum()))
-        self.figures.add("nats", float(self.cost[: batch.rows].sum()) / NAT)
+        self.figures.add("nats", float(self.running.cost[: batch.rows].sum()) / NAT)
         self.figures.put("price", float(self.bound.plan.tables["price"][:, batch.rows].mean()))
+
+
+def _fused(budget: Budget) -> "FusedDepths | None":
+    """Return the depths in one launch, for the policy that has it."""
+    from sparkctl_vllm.serving.fused_depths import FusedDepths  # noqa: PLC0415 - Triton is there where a GPU is
+
+    if not isinstance(budget.policy, WaterFilled):
+        return None
+    return FusedDepths(budget.bound, budget.policy, budget.tails, budget.least, budget.tiles)

@@ -79,11 +79,11 @@ class Exl3Config(QuantizationConfig):
     ) -> None:
         """Look at the checkpoint's headers, and take in the configuration of all that is no expert."""
         demand(
-            current_platform.is_cpu(),
+            current_platform.is_cpu() or current_platform.is_cuda(),
             "device",
             current_platform.device_type,
-            "cpu",
-            "EXL3 experts of ours were served on the CPU only so far: leave SPARKCTL_EXL3_EXPERTS out (exl3.experts: cuda-exl3) here",
+            "cpu, or cuda",
+            "EXL3 experts of ours have a kernel for NVIDIA GPUs only: leave SPARKCTL_EXL3_EXPERTS out here",
         )
         folder = Path(model_name)
         demand(folder.is_dir(), "model", model_name, "a folder: the headers of its weights are read", "download the model and name its folder")  # fmt: skip

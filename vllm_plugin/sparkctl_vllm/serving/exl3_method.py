@@ -5,15 +5,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from vllm.platforms import current_platform
 
 from sparkctl_vllm.exl3.checkpoint import Shape
 from sparkctl_vllm.refusal import demand
-from sparkctl_vllm.serving import operator
+from sparkctl_vllm.serving import operator, reader
 from sparkctl_vllm.serving.exl3_slices import Slice
 from sparkctl_vllm.serving.plain import refuse_others
-from sparkctl_vllm.serving.reader import Exl3Reader
+from sparkctl_vllm.serving.reader import Rows
 from sparkctl_vllm.serving.routed import RoutedMethod
-from sparkctl_vllm.step import Step
+from sparkctl_vllm.step import MOST_ROWS
 
 log = logging.getLogger("vllm.sparkctl")
 
@@ -27,7 +28,7 @@ class Exl3Method(RoutedMethod):
         ranks = moe.moe_parallel_config
         self.rank, self.ranks = ranks.tp_rank, ranks.tp_size
         self.slice = Slice.of(layers[number], self.rank, self.ranks)
-        self.reader = Exl3Reader()
+        self.reader = reader.coded(torch.device(current_platform.device_type))
 
     def maybe_roundup_sizes(self, hidden_size: int, *_: Any) -> tuple[int, int]:
         """Return hidden size and this rank's width: whole blocks, which need not be an even share."""
@@ -57,7 +58,7 @@ class Exl3Method(RoutedMethod):
 
     def process_weights_after_loading(self, layer: Any) -> None:
         """Take the loaded tensors out of the layer; with the last layer, say that these experts are served here."""
-        self.reader.take(layer, None)
+        self.reader.take(layer, None, MOST_ROWS)
         self.door = operator.opened(self.computed)
         self.told()
 
@@ -73,7 +74,5 @@ class Exl3Method(RoutedMethod):
 
     def computed(self, x: torch.Tensor, routed_weights: torch.Tensor, picks: torch.Tensor) -> torch.Tensor:
         """Compute it outside of any graph of torch.compile."""
-        experts = self.reader.experts
-        whole = torch.full((experts.gate.shape[0],), experts.tiles, dtype=torch.int32)
-        step = Step(x=x, picks=picks.int(), weights=routed_weights, valid=len(x))
-        return self.reader.read(step, whole).to(x.dtype)
+        asked = Rows(x=x, picks=picks.int(), weights=routed_weights)
+        return self.reader.read_whole(asked).to(x.dtype)

@@ -10,12 +10,12 @@ import torch
 from vllm.model_executor.layers.fused_moe.fused_moe_method_base import FusedMoEMethodBase
 
 from sparkctl_vllm.refusal import demand
+from sparkctl_vllm.serving import reader
 from sparkctl_vllm.serving.budget import Budget
 from sparkctl_vllm.serving.exl3_method import Exl3Method
 from sparkctl_vllm.serving.plain import refuse_others
-from sparkctl_vllm.serving.reader import PlainReader, Reader
+from sparkctl_vllm.serving.reader import Reader, Rows
 from sparkctl_vllm.serving.routed import RoutedMethod
-from sparkctl_vllm.step import Step
 
 
 class BudgetMethod(RoutedMethod):
@@ -25,7 +25,7 @@ class BudgetMethod(RoutedMethod):
         super().__init__(own.moe)
         self.own, self.budget, self.place = own, budget, place
         self.door = place
-        self.reader: Reader = own.reader if isinstance(own, Exl3Method) else PlainReader()
+        self.reader: Reader = own.reader if isinstance(own, Exl3Method) else reader.plain(budget.device)
 
     def maybe_roundup_sizes(self, *sizes: Any) -> tuple[int, int]:
         """Let EXL3 experts take this rank's slice, which need not be an even share; others are cut as vLLM does."""
@@ -59,24 +59,20 @@ class BudgetMethod(RoutedMethod):
 
     def process_weights_after_loading(self, layer: Any) -> None:
         """Sort the layer's experts by the plan and let the loaded tensors go."""
-        bound = self.budget.bound
-        self.reader.take(layer, _order(bound.plan, self.place, bound.rank, self.budget.device))
-        self.budget.loaded(self.place, self.reader.experts.tile_bytes)
+        budget, bound = self.budget, self.budget.bound
+        order = _order(bound.plan, self.place, bound.rank, budget.device)
+        self.reader.take(layer, order, budget.most_rows)
+        budget.loaded(self.place, self.reader.held.tile_bytes)
         if isinstance(self.own, Exl3Method):
             self.own.told()
 
     def computed(self, x: torch.Tensor, routed_weights: torch.Tensor, picks: torch.Tensor) -> torch.Tensor:
-        """Compute it outside of any graph of torch.compile."""
-        experts, budget = self.reader.experts, self.budget
-        picks = picks.int()
-        batch = budget.batch
-        if batch is None:
-            depths = torch.full((experts.gate.shape[0],), experts.tiles)
-            step = Step(x=x, picks=picks, weights=routed_weights, valid=len(x))
-        else:
-            depths = budget.depths(self.place, picks[: batch.rows], routed_weights[: batch.rows])
-            step = Step(x=x, picks=picks, weights=routed_weights, valid=batch.rows)
-        return self.reader.read(step, depths).to(x.dtype)
+        """Compute it outside of any graph of torch.compile. How many rows there are is all that decides here: a captured graph keeps it."""
+        asked, budget = Rows(x=x, picks=picks.int(), weights=routed_weights), self.budget
+        if len(x) > budget.most_rows:
+            return self.reader.read_whole(asked).to(x.dtype)
+        depths = budget.depths(self.place, asked.picks, asked.weights)
+        return self.reader.read(asked, depths, budget.running.rows).to(x.dtype)
 
 
 def _order(plan: Any, place: int, rank: int, device: torch.device) -> torch.Tensor | None:

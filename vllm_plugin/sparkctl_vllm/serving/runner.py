@@ -21,11 +21,11 @@ MARK = "_sparkctl_budget"
 def device(config: Any, platform: Any) -> torch.device:
     """Return the device to serve on; refuse what was not tried."""
     demand(
-        platform.is_cpu(),
+        platform.is_cpu() or platform.is_cuda(),
         "device",
         platform.device_type,
-        "cpu",
-        "budget reads inside vLLM were served on the CPU only so far: leave SPARKCTL_BUDGET_PLAN out here",
+        "cpu, or cuda",
+        "budget reads have kernels for NVIDIA GPUs only: leave SPARKCTL_BUDGET_PLAN out here",
     )
     demand(not config.use_v2_model_runner, "model runner", "V2", "V1", "set VLLM_USE_V2_MODEL_RUNNER=0")
     demand(
@@ -35,7 +35,7 @@ def device(config: Any, platform: Any) -> torch.device:
         "synchronous",
         "--no-async-scheduling",
     )
-    return torch.device("cpu")
+    return torch.device("cpu") if platform.is_cpu() else torch.device("cuda", torch.cuda.current_device())
 
 
 def attach(budget: Budget) -> None:

@@ -11,7 +11,9 @@ class Tested:
     how: str
 
 
-TESTED = (Tested(release="0.32.0", how="served on the CPU, one rank and two ranks over two hosts"),)
+TESTED = (
+    Tested(release="0.32.0", how="served on the CPU, one rank and two ranks over two hosts, and on one H200"),
+)
 
 
 def obstacle(version: str) -> str:
