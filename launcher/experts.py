@@ -13,8 +13,16 @@ class Budget:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which the plug-in is told; it heeds none else."""
-        return {"SPARKCTL_BUDGET_PLAN": self.plan, "SPARKCTL_BUDGET_POLICY": self.policy} if self.plan else {}
+        """The variables by which the plug-in is told, and the runner of vLLM that it knows (docs/plugin.md)."""
+        if not self.plan:
+            return {}
+        told = {"SPARKCTL_BUDGET_PLAN": self.plan, "SPARKCTL_BUDGET_POLICY": self.policy}
+        return {**told, "VLLM_USE_V2_MODEL_RUNNER": "0"}
+
+    @property
+    def flags(self) -> dict[str, bool]:
+        """The flags without which the plug-in refuses to start: vLLM schedules a step ahead by itself."""
+        return {"async-scheduling": False} if self.plan else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -240,8 +240,8 @@ class Recipe:
 
     @property
     def flags(self) -> dict[str, Argument]:
-        """Every flag that the recipe gives by name, those of a fork among them."""
-        return {**self.args, **(self.fork.args if self.fork else {})}
+        """Every flag that the recipe gives by name, those of a fork and those that budget reads want among them."""
+        return {**self.budget.flags, **self.args, **(self.fork.args if self.fork else {})}
 
     @property
     def environment(self) -> dict[str, str]:

@@ -100,7 +100,7 @@ def _has_windows(attention: Attention) -> bool:
 
 def _in_step(recipe: Recipe) -> bool:
     """Whether scheduling waits for the step before; vLLM runs ahead by itself unless it is told not to."""
-    return recipe.args.get("async-scheduling") is False
+    return recipe.flags.get("async-scheduling") is False
 
 
 def _whole(recipe: Recipe, flag: str) -> int | None:

@@ -35,9 +35,13 @@ def test_a_plan_switches_budget_reads_on_and_none_off(recipe: Recipe, engine: En
     on = overlay(recipe, {"budget.plan": "/plans/half"}, engine)
     assert on.environment["SPARKCTL_BUDGET_PLAN"] == "/plans/half"
     assert on.environment["SPARKCTL_BUDGET_POLICY"] == "water-filled"
+    assert on.environment["VLLM_USE_V2_MODEL_RUNNER"] == "0"
+    assert on.flags["async-scheduling"] is False
+    assert overlay(on, {"args.async-scheduling": True}, engine).flags["async-scheduling"] is True, "asked for"
     assert on.proofs["budget"] == "on, plan"
     off = overlay(on, {"budget.plan": ""}, engine)
     assert off.environment == recipe.environment
+    assert off.flags == recipe.flags
     assert off.proofs == recipe.proofs
 
 
