@@ -1,8 +1,8 @@
 """What real vLLM says in this process, and how long its forward takes: `plugin_gpu_talk.py ASKED.json ANSWER.json`, run by vLLM's own Python.
 
-ASKED: model, dtype, engine (vLLM's own arguments), prompts (token ids), tokens (of a reply), forced (replies that must be given, or null), and
-steps (timed decode steps for each of `rows` requests at once; 0 times nothing). The plug-in is on or off by the environment, as for any
-owner. A forced reply is compared token by token: log-probabilities are those before anything is forced.
+ASKED: model, dtype, engine (vLLM's own arguments), prompts (token ids), tokens (of a reply), forced (replies that must be given, or null), clamp
+(of the experts, or null), and steps (timed decode steps for each of `rows` requests at once; 0 times nothing). The plug-in is on or off by
+the environment, as for any owner. A forced reply is compared token by token: log-probabilities are those before anything is forced.
 """
 
 import json
@@ -152,11 +152,23 @@ def params(asked: dict[str, Any]) -> Sequence[SamplingParams]:
     ]
 
 
+def clamped(limit: float) -> None:
+    """Let the plug-in take it that this model clamps its experts there, as V4.1 does and this one does not."""
+    from sparkctl_vllm.serving import kernel_reader  # noqa: PLC0415 - only with a plan, and on a GPU
+
+    kernel_reader.limit = lambda _: limit
+
+
 def accounts() -> dict[str, Any]:
-    """Return what the plug-in counted in this process."""
-    from sparkctl_vllm.serving.layer import serving  # noqa: PLC0415 - imports vLLM's layers, and only with a plan
+    """Return what the plug-in counted in this process, and whose kernels read."""
+    from sparkctl_vllm.serving import operator  # noqa: PLC0415 - imports vLLM's layers, and only with a plan
+    from sparkctl_vllm.serving.layer import serving  # noqa: PLC0415 - likewise
 
     budget = serving()
+    readers = [one.__self__.reader for one in operator.LAYERS.values()]
+    kernels = {
+        type(kernel) for one in readers if hasattr(one, "loaded") for kernel in one.loaded.kernels.values()
+    }
     figures = budget.figures
     return {
         "checksum": f"{budget.checksum:08x}",
@@ -165,6 +177,7 @@ def accounts() -> dict[str, Any]:
         "steps": figures.steps.tolist(),
         "prefills": figures.single("steps_whole_prefill"),
         "nats": figures.single("nats"),
+        "kernels": sorted(f"{one.__module__}.{one.__name__}" for one in kernels),
     }
 
 
@@ -172,6 +185,8 @@ def main(asking: str, answering: str) -> None:
     """Serve the prompts in one batch, then time decode steps."""
     asked = json.loads(Path(asking).read_text(encoding="utf-8"))
     clock, begin = Clock(), time.monotonic()
+    if asked["clamp"]:
+        clamped(asked["clamp"])
     engine = served(asked)
     answer: dict[str, Any] = {"start_s": time.monotonic() - begin}
     prompts = [{"prompt_token_ids": one} for one in asked["prompts"]]
