@@ -64,6 +64,11 @@ def main() -> int:
     """Write, measure, print, delete; 0 when ours holds."""
     options = asked()
     wanted = 4 * options.rows * 264 + SPARE
+    if not options.folder.is_dir():
+        print(
+            f"{options.folder}: no such folder; name one on the disk that is to be measured", file=sys.stderr
+        )
+        return 2
     free = shutil.disk_usage(options.folder).free
     if free < wanted:
         print(
