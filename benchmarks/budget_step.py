@@ -40,6 +40,7 @@ from sparkctl_vllm.serving.binding import Bound  # noqa: E402
 from sparkctl_vllm.serving.budget import Budget  # noqa: E402
 from sparkctl_vllm.serving.figures import Figures  # noqa: E402
 from sparkctl_vllm.serving.roster import Work  # noqa: E402
+from sparkctl_vllm.step import Rows  # noqa: E402
 
 RANKS = 4
 SMALLER = 2.0**-7
@@ -167,10 +168,9 @@ class Bench:
 
     def _served(self, layer: int, *, fused: bool = True) -> None:
         depths = self._depths(layer, fused=fused)
-        self.kernel.read_to(
-            self.weights.packs[layer % len(self.weights.packs)], depths, self.x[layer], self.picks[layer],
-            self.routed[layer], self.budget.running.rows, self.out[layer],
-        )  # fmt: skip
+        rows = Rows(x=self.x[layer], picks=self.picks[layer], weights=self.routed[layer])
+        pack = self.weights.packs[layer % len(self.weights.packs)]
+        self.kernel.read_to(pack, depths, rows, self.budget.running.rows, self.out[layer])
 
     def _defined(self, layer: int) -> None:
         self._served(layer, fused=False)

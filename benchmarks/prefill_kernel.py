@@ -26,6 +26,7 @@ import torch  # noqa: E402 - found beside the plug-in
 from budget_kernel import SHAPE, captured, read_ceiling, routing, timed  # noqa: E402
 from sparkctl_vllm import experts, mxfp4, native, tiles  # noqa: E402
 from sparkctl_vllm.prefill import BLOCKS, Launch, Layout, Prefill  # noqa: E402
+from sparkctl_vllm.step import Rows  # noqa: E402
 
 LAYERS = 2
 AT_ONCE = 16
@@ -202,7 +203,7 @@ class Bench:
     def ours(self) -> None:
         """Read by the kernels."""
         for layer, picks, weights, out in zip(self.layers, self.picks, self.weights, self.out, strict=True):
-            self.kernel(layer.pack, self.x, picks, weights, out)
+            self.kernel(layer.pack, Rows(x=self.x, picks=picks, weights=weights), out)
 
     def beside(self) -> None:
         """Read in bf16, decoded beforehand."""

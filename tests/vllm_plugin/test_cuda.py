@@ -186,7 +186,7 @@ def test_depths_that_are_given_are_read(layer, rows):
     valid = torch.tensor([rows], dtype=torch.int32, device="cuda")
     for depths in (told[1].clone(), (told[1] - 1).clamp(min=1)):
         out = torch.full(one.x.shape, float("nan"), device="cuda")
-        kernel.read_to(pack, depths, one.x, one.picks, one.weights, valid, out)
+        kernel.read_to(pack, depths, one, valid, out)
         torch.cuda.synchronize()
         assert off(out, reference.read_to(one, depths, made)) < TOLERANCE
         assert torch.equal(out, planned) == torch.equal(depths, told[1])

@@ -325,7 +325,7 @@ def test_depths_that_are_given_are_read(layer, rows):
     valid = torch.tensor([rows], dtype=torch.int32, device="cuda")
     for depths in (told[1].clone(), (told[1] - 1).clamp(min=1)):
         out = torch.full(one.x.shape, float("nan"), device="cuda")
-        ready.read_to(packed, depths, one.x, one.picks, one.weights, valid, out)
+        ready.read_to(packed, depths, one, valid, out)
         torch.cuda.synchronize()
         assert not out.isnan().any()
         assert torch.equal(out, planned) == torch.equal(depths, told[1])

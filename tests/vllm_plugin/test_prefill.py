@@ -1,6 +1,6 @@
 """Prefill against the definition, in float64: in Triton's interpreter on the CPU, on a device where there is one; and compiled without one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -47,7 +47,7 @@ class Layer:
         """Read a step; the output is poisoned before."""
         out = torch.full(one.x.shape, float("nan"), device=DEVICE, dtype=dtype)
         kernel = self.kernel(most, top_k=one.picks.shape[1], launch=launch)
-        return kernel(self.pack, one.x, one.picks, one.weights, out)
+        return kernel(self.pack, one, out)
 
     def off(self, out, one):
         """Return the relative error against the definition; picks beyond the experts are another rank's, which it knows as negative ones."""
@@ -219,11 +219,11 @@ def test_what_does_not_fit_is_refused(layer):
     one, kernel = step(layer.made, 4), layer.kernel(4)
     out = torch.empty(one.x.shape, device=DEVICE)
     with pytest.raises(Refusal, match="pack: torch"):
-        kernel(layer.pack.to(torch.int32), one.x, one.picks, one.weights, out)
+        kernel(layer.pack.to(torch.int32), one, out)
     with pytest.raises(Refusal, match="picks: "):
-        kernel(layer.pack, one.x, one.picks[:, :1].contiguous(), one.weights, out)
+        kernel(layer.pack, replace(one, picks=one.picks[:, :1].contiguous()), out)
     with pytest.raises(Refusal, match=r"out: torch\.float16"):
-        kernel(layer.pack, one.x, one.picks, one.weights, out.half())
+        kernel(layer.pack, one, out.half())
 
 
 @pytest.mark.parametrize(

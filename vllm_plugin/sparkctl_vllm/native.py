@@ -19,7 +19,7 @@ from sparkctl_vllm.experts import TILE, Experts
 from sparkctl_vllm.loads import MOST_WEIGHT
 from sparkctl_vllm.operands import Operands, Sizes
 from sparkctl_vllm.refusal import Refusal, demand
-from sparkctl_vllm.step import MOST_TOP_K
+from sparkctl_vllm.step import MOST_TOP_K, Rows
 
 SOURCE = Path(__file__).with_name("cuda") / "budget.cu"
 ARCHITECTURES = ("90", "121")
@@ -184,19 +184,21 @@ class Kernel:
             floor,
         )  # fmt: skip
 
-    def read_to(  # noqa: PLR0913, PLR0917 - the operands of one layer
-        self,
-        pack: torch.Tensor,
-        depths: torch.Tensor,
-        x: torch.Tensor,
-        picks: torch.Tensor,
-        weights: torch.Tensor,
-        valid: torch.Tensor,
-        out: torch.Tensor,
+    def read_to(
+        self, pack: torch.Tensor, depths: torch.Tensor, rows: Rows, valid: torch.Tensor, out: torch.Tensor
     ) -> torch.Tensor:
         """Read one layer to depths that are given, int32 [experts] in tiles, on the device: at least 1 of each expert that is picked."""
         return self._launch(
-            Operands(pack=pack, depths=depths, x=x, picks=picks, weights=weights, valid=valid, out=out), 1
+            Operands(
+                pack=pack,
+                depths=depths,
+                x=rows.x,
+                picks=rows.picks,
+                weights=rows.weights,
+                valid=valid,
+                out=out,
+            ),
+            1,
         )
 
     def _launch(self, given: Operands, floor: int) -> torch.Tensor:

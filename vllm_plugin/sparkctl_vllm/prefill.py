@@ -16,7 +16,7 @@ from sparkctl_vllm.experts import TILE
 from sparkctl_vllm.native import Shape, prescale
 from sparkctl_vllm.operands import fits
 from sparkctl_vllm.refusal import demand
-from sparkctl_vllm.step import MOST_TOP_K
+from sparkctl_vllm.step import MOST_TOP_K, Rows
 from sparkctl_vllm.tiles import WARPS
 from sparkctl_vllm.triton_experts import OPERAND, h_of
 
@@ -119,56 +119,35 @@ class Prefill:
         self.x = torch.zeros(kept, shape.hidden, dtype=torch.bfloat16, device=device)
         self._count = torch.arange(picks + shape.experts + 1, dtype=torch.int32, device=device)
 
-    def __call__(
-        self,
-        pack: torch.Tensor,
-        x: torch.Tensor,
-        picks: torch.Tensor,
-        weights: torch.Tensor,
-        out: torch.Tensor,
-    ) -> torch.Tensor:
-        """Read one layer into `out`, float32 or bfloat16 [rows, hidden], and return it: x bfloat16 [rows, hidden], picks int32 [rows, top-k], weights float32.
+    def __call__(self, pack: torch.Tensor, asked: Rows, out: torch.Tensor) -> torch.Tensor:
+        """Read one layer into `out`, float32 or bfloat16 [rows, hidden], and return it.
 
         A pick that is negative, or not below the number of experts, is another rank's and adds nothing.
         """
-        self._checked(pack, x, picks, weights, out)
-        for begin in range(0, x.shape[0], self.shape.rows):
-            part = slice(begin, begin + self.shape.rows)
-            self._part(pack, x[part], picks[part], weights[part], out[part])
+        self._checked(pack, asked, out)
+        most = self.shape.rows
+        for begin in range(0, len(asked.x), most):
+            self._part(pack, asked.part(begin, most), out[begin : begin + most])
         return out
 
-    def _checked(
-        self,
-        pack: torch.Tensor,
-        x: torch.Tensor,
-        picks: torch.Tensor,
-        weights: torch.Tensor,
-        out: torch.Tensor,
-    ) -> None:
-        shape, rows = self.shape.sizes, x.shape[0]
+    def _checked(self, pack: torch.Tensor, asked: Rows, out: torch.Tensor) -> None:
+        shape, rows = self.shape.sizes, len(asked.x)
         demand(
             out.dtype in {torch.float32, torch.bfloat16}, "out", out.dtype, "torch.float32 or torch.bfloat16"
         )
         wanted = (
             ("pack", pack, shape.packed, (shape.experts, shape.tiles, shape.of_a_tile)),
-            ("x", x, torch.bfloat16, (rows, shape.hidden)),
-            ("picks", picks, torch.int32, (rows, shape.top_k)),
-            ("weights", weights, torch.float32, (rows, shape.top_k)),
+            ("x", asked.x, torch.bfloat16, (rows, shape.hidden)),
+            ("picks", asked.picks, torch.int32, (rows, shape.top_k)),
+            ("weights", asked.weights, torch.float32, (rows, shape.top_k)),
             ("out", out, out.dtype, (rows, shape.hidden)),
         )
         for name, tensor, dtype, sizes in wanted:
             fits(name, tensor, dtype, sizes, self.h.device)
 
-    def _part(
-        self,
-        pack: torch.Tensor,
-        x: torch.Tensor,
-        picks: torch.Tensor,
-        weights: torch.Tensor,
-        out: torch.Tensor,
-    ) -> None:
+    def _part(self, pack: torch.Tensor, asked: Rows, out: torch.Tensor) -> None:
         """Read one part of the rows."""
-        shape = self.shape
+        shape, x, picks, weights = self.shape, asked.x, asked.picks, asked.weights
         launch = self._launch or Launch.of(picks.numel(), shape.experts)
         blocks = Blocks.of(picks, shape.experts, launch, self._count)
         tables = (blocks.whose, blocks.edges, blocks.ends, blocks.order)

@@ -54,12 +54,29 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One step of a layer: x bf16 [rows, hidden], picks int32 [rows, top-k], weights float32 [rows, top-k]; rows from `valid` on are padding."""
+class Rows:
+    """What a layer is asked: x bf16 [rows, hidden], picks int32 and router weights float32 [rows, top-k], all contiguous."""
 
     x: torch.Tensor
     picks: torch.Tensor
     weights: torch.Tensor
+
+    def part(self, begin: int, count: int) -> "Rows":
+        """Return at most so many rows from one on."""
+        rows = slice(begin, begin + count)
+        return Rows(x=self.x[rows], picks=self.picks[rows], weights=self.weights[rows])
+
+    def filled(self, count: int) -> "Rows":
+        """Return so many rows: those behind ours are zeros that pick nobody."""
+        lacking = (0, 0, 0, count - len(self.x))
+        x, weights = (torch.nn.functional.pad(one, lacking) for one in (self.x, self.weights))
+        return Rows(x=x, picks=torch.nn.functional.pad(self.picks, lacking, value=-1), weights=weights)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step(Rows):
+    """One step of a layer: rows from `valid` on are padding."""
+
     valid: int
 
     def checked(self, experts: Experts, most_rows: int = MOST_ROWS) -> None:

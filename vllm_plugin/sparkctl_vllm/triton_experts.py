@@ -12,7 +12,7 @@ from sparkctl_vllm.experts import TILE, Experts
 from sparkctl_vllm.native import Shape, prescale
 from sparkctl_vllm.operands import Operands
 from sparkctl_vllm.refusal import demand
-from sparkctl_vllm.step import MOST_TOP_K
+from sparkctl_vllm.step import MOST_TOP_K, Rows
 
 BLOCK_K, BLOCK_N, BLOCK_SUM = 128, 128, 1024
 """Hidden channels, outputs of down and outputs of the sum that a program takes at once. Ours: portable sizes, not tuned for a device."""
@@ -90,20 +90,15 @@ class Kernel:
         self.plan(importance, price, floor, picks, weights, valid)
         return self._computed(given)
 
-    def read_to(  # noqa: PLR0913, PLR0917 - the operands of one layer
-        self,
-        pack: torch.Tensor,
-        depths: torch.Tensor,
-        x: torch.Tensor,
-        picks: torch.Tensor,
-        weights: torch.Tensor,
-        valid: torch.Tensor,
-        out: torch.Tensor,
+    def read_to(
+        self, pack: torch.Tensor, depths: torch.Tensor, rows: Rows, valid: torch.Tensor, out: torch.Tensor
     ) -> torch.Tensor:
         """Read one layer to depths that are given, int32 [experts] in tiles: at least 1 of each expert that is picked."""
-        given = Operands(pack=pack, depths=depths, x=x, picks=picks, weights=weights, valid=valid, out=out)
+        given = Operands(
+            pack=pack, depths=depths, x=rows.x, picks=rows.picks, weights=rows.weights, valid=valid, out=out
+        )
         given.checked(self.shape.sizes)
-        self._plan(None, None, depths, 1, picks, weights, valid)
+        self._plan(None, None, depths, 1, rows.picks, rows.weights, valid)
         return self._computed(given)
 
     def _computed(self, given: Operands) -> torch.Tensor:

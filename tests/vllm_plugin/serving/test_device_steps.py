@@ -21,8 +21,9 @@ from sparkctl_vllm.serving.binding import Bound
 from sparkctl_vllm.serving.budget import Budget
 from sparkctl_vllm.serving.figures import Figures
 from sparkctl_vllm.serving.kernel_reader import KernelReader
-from sparkctl_vllm.serving.reader import PlainReader, Rows
+from sparkctl_vllm.serving.reader import PlainReader
 from sparkctl_vllm.serving.roster import Work
+from sparkctl_vllm.step import Rows
 
 from ..test_exl3_kernel import stack
 

@@ -7,7 +7,8 @@ pytest.importorskip("triton", reason="no Triton here: run by scripts/check --eng
 
 from sparkctl_vllm.serving import kernel_reader, reader
 from sparkctl_vllm.serving.kernel_reader import KernelReader
-from sparkctl_vllm.serving.reader import PlainReader, Rows
+from sparkctl_vllm.serving.reader import PlainReader
+from sparkctl_vllm.step import Rows
 
 from .test_weights import EXPERTS, HIDDEN, NEURONS, layer
 

@@ -14,7 +14,7 @@ from sparkctl_vllm.exl3.kernel_operands import OPERANDS, Shape, check
 from sparkctl_vllm.exl3.kernel_pack import Packed
 from sparkctl_vllm.exl3.matrix import BLOCK
 from sparkctl_vllm.refusal import demand
-from sparkctl_vllm.step import MOST_TOP_K
+from sparkctl_vllm.step import MOST_TOP_K, Rows
 
 SOURCE = native.SOURCE.with_name("exl3.cu")
 HIDDEN = (5120,)
@@ -82,18 +82,11 @@ class Kernel:
         tensors = (importance, price, None, x, picks, routed, valid, out)
         return self._launch(weights, dict(zip(OPERANDS, tensors, strict=True)), floor)
 
-    def read_to(  # noqa: PLR0913, PLR0917 - the operands of one layer
-        self,
-        weights: Packed,
-        depths: torch.Tensor,
-        x: torch.Tensor,
-        picks: torch.Tensor,
-        routed: torch.Tensor,
-        valid: torch.Tensor,
-        out: torch.Tensor,
+    def read_to(
+        self, weights: Packed, depths: torch.Tensor, rows: Rows, valid: torch.Tensor, out: torch.Tensor
     ) -> torch.Tensor:
         """Read one layer to depths that are given, int32 [experts] in blocks, on the device: at least 1 of each expert that is picked."""
-        tensors = (None, None, depths, x, picks, routed, valid, out)
+        tensors = (None, None, depths, rows.x, rows.picks, rows.weights, valid, out)
         return self._launch(weights, dict(zip(OPERANDS, tensors, strict=True)), 1)
 
     def _launch(

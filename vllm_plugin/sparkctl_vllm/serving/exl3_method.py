@@ -12,9 +12,8 @@ from sparkctl_vllm.refusal import demand
 from sparkctl_vllm.serving import operator, reader
 from sparkctl_vllm.serving.exl3_slices import Slice
 from sparkctl_vllm.serving.plain import refuse_others
-from sparkctl_vllm.serving.reader import Rows
 from sparkctl_vllm.serving.routed import RoutedMethod
-from sparkctl_vllm.step import MOST_ROWS
+from sparkctl_vllm.step import MOST_ROWS, Rows
 
 log = logging.getLogger("vllm.sparkctl")
 

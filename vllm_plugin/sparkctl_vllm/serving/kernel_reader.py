@@ -17,28 +17,22 @@ from sparkctl_vllm.exl3 import kernel_operands, kernel_pack
 from sparkctl_vllm.experts import Experts, Matrix
 from sparkctl_vllm.prefill import OUTPUTS, Layout, Prefill
 from sparkctl_vllm.serving import exl3_slices, weights
-from sparkctl_vllm.serving.reader import Held, Rows, limit
+from sparkctl_vllm.serving.reader import Held, limit
+from sparkctl_vllm.step import Rows
 
 SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64)
 """Rows for which there is a kernel of its own; a step of other rows is filled up. Those that vLLM captures graphs for, up to 64."""
 PREFILL_ROWS = 1024
 """Rows of a prefill that are read at a time. Ours: every part reads the experts again, and 1024 rows reserve 49 MB (prefill.py)."""
 PACKED_AT_ONCE = 8
-"""Experts that are packed at once. Ours: packing takes some sixteen times their bytes while it lasts."""
+"""Experts that are packed at once. Ours: packing takes a multiple of their bytes while it lasts, each code as an int32."""
 
 
 class Kernel(Protocol):
     """A kernel of one shape."""
 
-    def read_to(  # noqa: PLR0913, PLR0917 - the operands of one layer
-        self,
-        pack: Any,
-        depths: torch.Tensor,
-        x: torch.Tensor,
-        picks: torch.Tensor,
-        weights: torch.Tensor,
-        valid: torch.Tensor,
-        out: torch.Tensor,
+    def read_to(
+        self, pack: Any, depths: torch.Tensor, rows: Rows, valid: torch.Tensor, out: torch.Tensor
     ) -> torch.Tensor:
         """Read one layer to depths."""
         ...
@@ -72,32 +66,20 @@ class KernelReader:
 
     def read(self, asked: Rows, depths: torch.Tensor, live: torch.Tensor) -> torch.Tensor:
         """Read to depths, by the smallest kernel that has room; what is filled up picks nobody."""
-        rows = len(asked.x)
-        size = next(size for size in self.loaded.kernels if size >= rows)
-        x, picks, routed = asked.x, asked.picks, asked.weights
-        if size > rows:
-            lacking = (0, 0, 0, size - rows)
-            x, routed = (torch.nn.functional.pad(one, lacking) for one in (x, routed))
-            picks = torch.nn.functional.pad(picks, lacking, value=-1)
-        out = torch.empty(x.shape, dtype=torch.float32, device=x.device)
-        return self.loaded.kernels[size].read_to(self.loaded.pack, depths, x, picks, routed, live, out)[:rows]
+        count = len(asked.x)
+        size = next(size for size in self.loaded.kernels if size >= count)
+        rows = asked if size == count else asked.filled(size)
+        out = torch.empty(rows.x.shape, dtype=torch.float32, device=rows.x.device)
+        return self.loaded.kernels[size].read_to(self.loaded.pack, depths, rows, live, out)[:count]
 
     def read_whole(self, asked: Rows) -> torch.Tensor:
         """Read all tiles: of many rows by the kernel for them, or where this pack has none in parts, each of which reads the experts anew."""
         most, prefill = max(self.loaded.kernels), self.loaded.prefill
         if prefill is not None and len(asked.x) > most:
             out = torch.empty(asked.x.shape, dtype=torch.float32, device=asked.x.device)
-            return prefill(self.loaded.pack, asked.x, asked.picks, asked.weights, out)
+            return prefill(self.loaded.pack, asked, out)
         parts = [
-            self.read(
-                Rows(
-                    x=asked.x[begin : begin + most],
-                    picks=asked.picks[begin : begin + most],
-                    weights=asked.weights[begin : begin + most],
-                ),
-                self.whole,
-                self.all_live,
-            )
+            self.read(asked.part(begin, most), self.whole, self.all_live)
             for begin in range(0, len(asked.x), most)
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -14,8 +14,8 @@ from sparkctl_vllm.serving import reader
 from sparkctl_vllm.serving.budget import Budget
 from sparkctl_vllm.serving.exl3_method import Exl3Method
 from sparkctl_vllm.serving.plain import refuse_others
-from sparkctl_vllm.serving.reader import Reader, Rows
 from sparkctl_vllm.serving.routed import RoutedMethod
+from sparkctl_vllm.step import Rows
 
 
 class BudgetMethod(RoutedMethod):
@@ -25,7 +25,9 @@ class BudgetMethod(RoutedMethod):
         super().__init__(own.moe)
         self.own, self.budget, self.place = own, budget, place
         self.door = place
-        self.reader: Reader = own.reader if isinstance(own, Exl3Method) else reader.plain(budget.device)
+        self.reader: reader.Reader = (
+            own.reader if isinstance(own, Exl3Method) else reader.plain(budget.device)
+        )
 
     def maybe_roundup_sizes(self, *sizes: Any) -> tuple[int, int]:
         """Let EXL3 experts take this rank's slice, which need not be an even share; others are cut as vLLM does."""

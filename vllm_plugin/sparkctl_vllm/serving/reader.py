@@ -13,7 +13,7 @@ from sparkctl_vllm.exl3 import read as exl3_read
 from sparkctl_vllm.exl3.kernel_experts import Exl3Experts
 from sparkctl_vllm.experts import Experts
 from sparkctl_vllm.serving import exl3_slices, weights
-from sparkctl_vllm.step import Step
+from sparkctl_vllm.step import Rows, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +28,6 @@ class Held:
     def of(cls, experts: Experts | Exl3Experts) -> "Held":
         """Return it of experts of either kind."""
         return cls(experts=experts.gate.shape[0], tiles=experts.tiles, tile_bytes=experts.tile_bytes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """What a layer is asked: x [rows, hidden], picks int32 and router weights float32 [rows, top-k], all contiguous."""
-
-    x: torch.Tensor
-    picks: torch.Tensor
-    weights: torch.Tensor
 
 
 class Reader(Protocol):
