@@ -8,9 +8,10 @@ both layouts, 4 * rows * 264 bytes, and deleted at the end; 10 GB must stay free
 same ids in each step, one after the other in an order drawn anew, and are checked against the file's bytes.
 
 Memory is the same for all: what resident rows take in ours, the all-disk paths get as page cache, filled with the pages of the hottest rows;
-pages that a step brings in beyond those are given back. Ours reads its misses past the page cache. `with lead`: rows are asked for before
-the forward, and the step sleeps as a forward would compute: layer 1 wants its rows after `--lead-1` ms, layer 14 after `--lead-14` ms; what it
-waits is what asking took and what was left then. Exit code 1 when ours is slower than all-disk beyond the interval, or a row is wrong.
+pages that a step brings in beyond those are given back. All of it has been read once before the first step. Ours reads its misses past the
+page cache. `with lead`: a thread of its own asks before the forward, as the CUDA driver's does where rows are staged on a GPU
+(engram_beside.py), and the step sleeps as a forward would compute: layer 1 wants its rows after `--lead-1` ms, layer 14 after `--lead-14` ms;
+what it waits is the handing over and what is left then. Exit code 1 when ours is slower than all-disk beyond the interval, or a row is wrong.
 """
 
 import argparse
@@ -31,7 +32,8 @@ sys.path.insert(0, str(ROOT / "vllm_plugin"))
 import numpy as np  # noqa: E402 - found beside the plug-in
 from numpy.typing import NDArray  # noqa: E402
 
-from engram_files import Cache, Table, read_rows, rows_at, written  # noqa: E402
+from engram_beside import Beside  # noqa: E402
+from engram_files import Cache, Table, read_rows, rows_at, touch, written  # noqa: E402
 from engram_published import Published  # noqa: E402
 from engram_report import Case, faults, told  # noqa: E402
 from engram_trace import Popularity  # noqa: E402
@@ -152,6 +154,8 @@ def of_coverage(
     order = [one.ids(np.arange(min(most, one.rows))) for one in popular]
     together = [Cache(table.together, own, size) for table, own in zip(tables, order, strict=True)]
     apart = [Cache(table.apart, own, size) for table, own in zip(tables, order, strict=True)]
+    for one in held:
+        touch(one.rows)
     disk = [Reader(table.together, engine=options.engine) for table in tables]
     ours = [
         Reader(table.together, held=own, engine=options.engine, direct=True)
@@ -159,16 +163,16 @@ def of_coverage(
     ]
     published = [Published(table.apart, None, own) for table, own in zip(tables, ids, strict=True)]
     split = [Published(table.apart, kept, own) for table, kept, own in zip(tables, held, ids, strict=True)]
-    leads = (options.lead_1, options.lead_14)
+    beside = [Beside(readers, (options.lead_1, options.lead_14)) for readers in (disk, ours)]
     paths: dict[str, Look] = {
         "all-disk, as published": lambda asked, out: at_once(published, asked, out),
         "split, as published": lambda asked, out: at_once(split, asked, out),
-        "all-disk, native": lambda asked, out: with_lead(disk, asked, out, (0.0, 0.0)),
-        "all-disk, native, with lead": lambda asked, out: with_lead(disk, asked, out, leads),
-        "ours": lambda asked, out: with_lead(ours, asked, out, (0.0, 0.0)),
-        "ours, with lead": lambda asked, out: with_lead(ours, asked, out, leads),
+        "all-disk, native": lambda asked, out: at_start(disk, asked, out),
+        "all-disk, native, with lead": beside[0].look_up,
+        "ours": lambda asked, out: at_start(ours, asked, out),
+        "ours, with lead": beside[1].look_up,
     }
-    closing = [one.close for one in (*disk, *ours, *published, *split, *together, *apart)]
+    closing = [one.close for one in (*beside, *disk, *ours, *published, *split, *together, *apart)]
     return Set(paths=paths, caches=[*together, *apart], closing=closing, kept=len(ids[0]))
 
 
@@ -180,23 +184,14 @@ def at_once(paths: Sequence[Published], asked: Sequence[Ids], out: Sequence[NDAr
     return time.perf_counter() - begin
 
 
-def with_lead(
-    readers: Sequence[Reader], asked: Sequence[Ids], out: Sequence[NDArray[np.uint16]], leads: Sequence[float]
-) -> float:
-    """Ask for both tables, then wait for each when its layer wants it, `leads` ms after the asking; return what was waited."""
-    began = time.perf_counter()
+def at_start(readers: Sequence[Reader], asked: Sequence[Ids], out: Sequence[NDArray[np.uint16]]) -> float:
+    """Ask for both tables' rows before the forward, and wait for them there."""
+    begin = time.perf_counter()
     for reader, ids, rows in zip(readers, asked, out, strict=True):
         reader.begin(ids, rows)
-    forward = time.perf_counter()
-    waited = forward - began
-    for reader, rows, lead in zip(readers, out, leads, strict=True):
-        left = lead / 1e3 - (time.perf_counter() - forward)
-        if left > 0:
-            time.sleep(left)
-        begin = time.perf_counter()
+    for reader, rows in zip(readers, out, strict=True):
         reader.wait(rows)
-        waited += time.perf_counter() - begin
-    return waited
+    return time.perf_counter() - begin
 
 
 def steps(
