@@ -23,8 +23,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bootcheck import collect, gates, probes
+from bootcheck import collect, gates
 from bootcheck.facts import Context
+from bootcheck.probes import table as probes
 from launcher import boot
 from rehearsal.hosts import Rack, obstacle, raised
 from ritual_report import Form, Measured, Where, document, faults, table

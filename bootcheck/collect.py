@@ -7,7 +7,8 @@ from bootcheck import redact
 from bootcheck.facts import Bundle, Context, NodeFacts, NodeRecords, Record, Unread
 from bootcheck.floors import Floors
 from bootcheck.needs import Needs
-from bootcheck.probes import PROBES, Target, parse
+from bootcheck.probes.probe import Target
+from bootcheck.probes.table import PROBES, parse
 from sparkctl import __version__, ansible, edge
 from sparkctl.ansible import Answer
 from sparkctl.line import Line, Node, Rail

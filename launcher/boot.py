@@ -10,11 +10,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
 
-from bootcheck import collect, gates, probes
+from bootcheck import collect, gates
 from bootcheck.facts import Bundle, Context
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene, is_serving
+from bootcheck.probes import table as probes
 from launcher import applying, capacity, launch, tails
 from launcher.capacity.memory import Table
 from launcher.command import RankCommand

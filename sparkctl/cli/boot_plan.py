@@ -4,7 +4,8 @@ import shlex
 from collections.abc import Iterator
 from typing import cast
 
-from bootcheck import collect, probes, redact
+from bootcheck import collect, redact
+from bootcheck.probes import table as probes
 from launcher import applying, asking
 from launcher import boot as ritual
 from launcher.needs import needs

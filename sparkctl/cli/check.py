@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from bootcheck import collect, findings, gates, probes
+from bootcheck import collect, findings, gates
 from bootcheck.facts import Bundle
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene
+from bootcheck.probes import table as probes
 from launcher import boot as ritual
 from sparkctl import ansible, edge
 from sparkctl.cli import memory_table, served

@@ -14,7 +14,8 @@ from string import Template
 from typing import Any
 
 from bootcheck.facts import Context, NodeRecords, Record
-from bootcheck.probes import PROBES, Target
+from bootcheck.probes.probe import Target
+from bootcheck.probes.table import PROBES
 from sparkctl.line import Line, Node
 
 FOLDER = Path(__file__).parent / "healthy"

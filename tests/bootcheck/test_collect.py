@@ -11,9 +11,9 @@ from bootcheck import collect, gates
 from bootcheck.facts import Bundle, Context, Unread
 from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene
-from bootcheck.probes import PROBES, loading, requested
 from bootcheck.probes.memory import Memory
 from bootcheck.probes.software import Kernel
+from bootcheck.probes.table import PROBES, loading, requested
 from sparkctl import edge
 from sparkctl.ansible import Answer, Status
 from sparkctl.errors import FileFault

@@ -10,8 +10,9 @@ import pytest
 from bootcheck import gates
 from bootcheck.facts import Context, Record, Unread
 from bootcheck.gates.gate import Scene
-from bootcheck.probes import Target, find, parse
 from bootcheck.probes.collective import environment, port
+from bootcheck.probes.probe import Target
+from bootcheck.probes.table import find, parse
 from sparkctl.line import Line
 
 MakeScene = Callable[..., Scene]

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from bootcheck.facts import Record
-from bootcheck.probes import burn, collective, find, runtime
+from bootcheck.probes import burn, collective, runtime
 from bootcheck.probes.burn import Burn, parse_burn
+from bootcheck.probes.table import find
 
 SCRIPTS = {"burn": burn.BURN_SCRIPT, "gemv": burn.GEMV_SCRIPT, "collective": collective.SCRIPT}
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bootcheck.facts import Record, Unread
-from bootcheck.probes import parse
+from bootcheck.probes.table import parse
 
 CASES = {
     f"{path.parent.name}/{path.stem}": (path.parent.name, json.loads(path.read_text()))

@@ -15,14 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bootcheck import collect, gates, known_bad, probes
+from bootcheck import collect, gates, known_bad
 from bootcheck.facts import Bundle, Context, Record
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from bootcheck.gates import differences
 from bootcheck.gates.gate import Scene
-from bootcheck.probes import Target
+from bootcheck.probes import table as probes
 from bootcheck.probes.model import HASH_SCRIPT
+from bootcheck.probes.probe import Target
 from bootcheck.probes.runtime import RUNTIME_SCRIPT, Runtime, runtime_argv
 
 MakeScene = Callable[..., Scene]

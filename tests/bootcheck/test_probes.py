@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bootcheck.facts import Record, Unread
-from bootcheck.probes import PROBES, Probe, parse
+from bootcheck.probes.probe import Probe
+from bootcheck.probes.table import PROBES, parse
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*/*.json"))
 

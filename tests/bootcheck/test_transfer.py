@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from bootcheck.facts import Record
-from bootcheck.probes import collective, find
+from bootcheck.probes import collective
 from bootcheck.probes.probe import MEET_S
+from bootcheck.probes.table import find
 from bootcheck.probes.transfer import MARKER, Transfers, parse_transfers, transfer_argv
 from sparkctl.line import Line, Node, Rail
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from bootcheck import collect, gates, probes
+from bootcheck import collect, gates
 from bootcheck.facts import Bundle
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
+from bootcheck.probes import table as probes
 from launcher import boot
 from launcher.recipe import Recipe
 from rehearsal.hosts import Rack, obstacle, raised

@@ -9,7 +9,7 @@ from typing import Any, Self
 import pytest
 
 from bootcheck.floors import Floors
-from bootcheck.probes import lasting, loading, requested
+from bootcheck.probes.table import lasting, loading, requested
 from launcher import boot as ritual
 from launcher import tails
 from launcher.guard import Fault, Watched
