@@ -5,6 +5,7 @@ each verb is for, and a test compares it with the verb's own words.
 """
 
 import errno
+import gc
 import os
 import signal
 import sys
@@ -89,14 +90,24 @@ def build(wanted: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback(invoke_without_command=True)(_top)
+    modules = _loaded([verb for verb in VERBS if verb.name in wanted])
     for verb in VERBS:
-        module: Any = import_module(f"sparkctl.cli.{verb.module}") if verb.name in wanted else None
+        module = modules.get(verb.name)
         if verb.group:
             group = module.app if module else typer.Typer(callback=_stand_in)
             app.add_typer(group, name=verb.name, help=verb.about)
         else:
             app.command(verb.name, help=verb.about)(getattr(module, verb.name) if module else _stand_in)
     return app
+
+
+def _loaded(verbs: Sequence[Verb]) -> dict[str, Any]:
+    """Import the verbs' modules; what they make lives to the end, and to look for garbage in it took a tenth of the start."""
+    gc.disable()
+    found = {verb.name: import_module(f"sparkctl.cli.{verb.module}") for verb in verbs}
+    gc.freeze()
+    gc.enable()
+    return found
 
 
 def _stand_in() -> None:

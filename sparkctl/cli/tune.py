@@ -1,31 +1,17 @@
 """`sparkctl tune`: climb a ladder of levers on a line, and write every boot and verdict to the ledger."""
 
-from contextlib import AbstractContextManager, ExitStack
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from launcher.overlay import find_fault
-from sparkctl import ansible, content, edge
-from sparkctl.cli import (
-    calibrate,
-    climber,
-    course,
-    joint_climber,
-    joint_shown,
-    rejudged,
-    served,
-    tune_plan,
-    tune_shown,
-    workloads,
-)
-from sparkctl.cli.climber import Limit
-from sparkctl.cli.course import Planned, Wish
-from sparkctl.cli.hold import hold
+from sparkctl import content, edge
+from sparkctl.cli import course, rejudged, served, tune_plan, workloads
+from sparkctl.cli.course import Wish
 from sparkctl.cli.served import Served
 from sparkctl.cli.session import RehearsalOption, ScenarioOption, Session, practise, verb
-from sparkctl.cli.watch import EventsOption, NotifyOption, Watch, watching
+from sparkctl.cli.watch import EventsOption, NotifyOption, watching
 from sparkctl.errors import FileFault, UsageFault
 from sparkctl.units import hours
 from tuner import lever as levers
@@ -129,41 +115,15 @@ def tune(
     lines, rungs, workload = _read(session, line, ladder)
     watched = watching(session.console, session.clock, stages=calibrating, events=events, notify=notify)
     if calibrating:
+        from sparkctl.cli import calibrate  # noqa: PLC0415  # as below
+
         return calibrate.run(session, _single(lines), workload, boots=boots, plan=plan, watched=watched)
     planned = None if resume and not plan else course.choose(session, lines, rungs, workload, wish)
     if plan and planned:
         return tune_plan.show(session, lines, rungs, planned)
-    return _climb(session, lines, rungs, workload, planned, wish, watched)
+    from sparkctl.cli import ascent  # noqa: PLC0415  # what boots loads 0.3 s of modules that a plan must not pay
 
-
-def _climb(
-    session: Session,
-    lines: tuple[Served, ...],
-    rungs: Ladder,
-    workload: Workload,
-    planned: Planned | None,
-    wish: Wish,
-    watched: AbstractContextManager[Watch],
-) -> int:
-    """Climb on lines that nobody else works on, on two of them together, and show how it ended."""
-    limit = Limit(
-        boots=planned.boots if planned else wish.boots,
-        hours=wish.hours,
-        minutes_a_boot=planned.outlook.minutes_a_boot if planned else 0.0,
-    )
-    with ExitStack() as held:
-        for one in lines:
-            held.enter_context(hold(one.line))
-            ansible.end_orphans(one.line)
-        if len(lines) > 1:
-            with watched as watch:
-                together = joint_climber.run(
-                    session, lines, rungs, workload, planned=planned, limit=limit, watch=watch
-                )
-            return joint_shown.show(session, lines, rungs, together)
-        with watched as watch:
-            ended = climber.run(session, lines[0], rungs, workload, planned=planned, limit=limit, watch=watch)
-    return tune_shown.show(session, lines[0], rungs, ended)
+    return ascent.climb(session, lines, rungs, workload, planned=planned, wish=wish, watched=watched)
 
 
 def _single(lines: tuple[Served, ...]) -> Served:

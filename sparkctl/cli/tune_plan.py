@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sparkctl import edge
 from sparkctl.cli import lever_effects
@@ -13,7 +13,7 @@ from sparkctl.console import Column
 from sparkctl.units import percent
 from tuner.course import standing
 from tuner.lever import Ladder
-from tuner.predicted import shown
+from tuner.predicted import Effect, shown
 
 WEAK = 0.5
 """Power at +4 % below which a plan says that its budget buys little."""
@@ -21,8 +21,7 @@ WEAK = 0.5
 
 def show(session: Session, lines: tuple[Served, ...], rungs: Ladder, planned: Planned) -> int:
     """Print the plan; nothing is touched."""
-    chosen = lines[0]
-    effects = lever_effects.of_ladder(chosen, rungs)
+    effects = lever_effects.of_ladder(lines[0], rungs)
     session.console.table(
         (
             *(Column(title=title) for title in ("lever", "kind")),
@@ -45,7 +44,7 @@ def show(session: Session, lines: tuple[Served, ...], rungs: Ladder, planned: Pl
     )
     for text in _told(lines, rungs, planned):
         session.console.show(text)
-    _answer(session, lines, rungs, planned)
+    _answer(session, lines, rungs, planned, effects)
     return 0
 
 
@@ -104,8 +103,14 @@ def _where(lines: tuple[Served, ...]) -> str:
     return f"line {names}" if len(lines) == 1 else f"lines {names}"
 
 
-def _answer(session: Session, lines: tuple[Served, ...], rungs: Ladder, planned: Planned) -> None:
-    outlook, chosen = planned.outlook, lines[0]
+def _answer(
+    session: Session,
+    lines: tuple[Served, ...],
+    rungs: Ladder,
+    planned: Planned,
+    effects: Mapping[str, tuple[Effect, ...]],
+) -> None:
+    outlook = planned.outlook
     names = [one.line.name for one in lines]
     session.console.answer(
         {
@@ -125,7 +130,7 @@ def _answer(session: Session, lines: tuple[Served, ...], rungs: Ladder, planned:
             "noise": edge.plain(planned.noise),
             "hours": round(outlook.hours(min(outlook.expected, planned.boots or outlook.expected)), 2),
             "first": edge.plain(standing(planned.course, rungs, ()).ahead),
-            "predicted": edge.plain(lever_effects.of_ladder(chosen, rungs)),
+            "predicted": edge.plain(effects),
             "simulated": session.simulated,
         }
     )

@@ -4,6 +4,7 @@ Real routing is skewed and rows of one request resemble each other: both touch f
 """
 
 import math
+from functools import cache
 
 from launcher.capacity.preset import Experts
 
@@ -55,6 +56,7 @@ def simulated(experts: Experts, tokens_per_gpu: int, width: int, *, draws: int, 
     return float(factors.mean())
 
 
+@cache
 def _largest(count: int, step: float = 0.001, reach: float = 9.0) -> float:
     """Return the expected largest of `count` independent standard normals: the integral of 1 - F^n above 0, less F^n below."""
     points = (at * step for at in range(int(reach / step)))
