@@ -26,7 +26,7 @@ from typing import Any
 from bootcheck import collect, gates
 from bootcheck.facts import Context
 from bootcheck.probes import table as probes
-from launcher import boot
+from launcher import survey
 from rehearsal.hosts import Rack, obstacle, raised
 from ritual_report import Form, Measured, Where, document, faults, table
 from sparkctl import ansible
@@ -133,7 +133,7 @@ def asked(path: Path, count: int, left_out: frozenset[str]) -> Context:
     """Return what a check of that inventory asks."""
     session = Session(console=Console(json=True), state=path.parent / "state", inventory_path=path)
     chosen = served.choose(session, None, None, [f"parallel.tensor={count}"])
-    return boot.context(chosen.line, chosen.recipe, chosen.floors, session.clock.today(), left_out)
+    return survey.context(chosen.line, chosen.recipe, chosen.floors, session.clock.today(), left_out)
 
 
 def check(path: Path, count: int, *, quick: bool = True) -> float:
@@ -224,7 +224,7 @@ def spent(context: Context) -> Where:
     )
     ended = time.perf_counter() - began
     bundle = collect.bundle(context, answers)
-    gates.judge(boot.scene(bundle))
+    gates.judge(survey.scene(bundle))
     judged = time.perf_counter() - began - ended
     tasks = [(at, answer) for at, answer in events if "probes" in answer.result]
     first = min(at - answer.seconds for at, answer in tasks)

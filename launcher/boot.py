@@ -13,47 +13,17 @@ from types import TracebackType
 from bootcheck import collect, gates
 from bootcheck.facts import Bundle, Context
 from bootcheck.findings import Finding
-from bootcheck.floors import Floors
-from bootcheck.gates.gate import Scene, is_serving
+from bootcheck.gates.gate import is_serving
 from bootcheck.probes import table as probes
-from launcher import applying, capacity, launch, tails
-from launcher.capacity.memory import Table
+from launcher import applying, capacity, launch, survey, tails
 from launcher.command import RankCommand
 from launcher.guard import Guard
-from launcher.needs import needs
 from launcher.outcome import Outcome
 from launcher.plan import Boot, Plan, Progress, Report, Stage, State
-from launcher.recipe import Recipe
-from sparkctl import __version__, ansible, interrupts
+from sparkctl import ansible, interrupts
 from sparkctl.ansible import Answer
 from sparkctl.clock import Clock
 from sparkctl.errors import Interrupted, SparkctlError, Unclear
-from sparkctl.line import Line
-
-
-def context(  # noqa: PLR0913, PLR0917 - what a look rests on
-    line: Line,
-    recipe: Recipe,
-    floors: Floors,
-    at: str,
-    left_out: frozenset[str] = frozenset(),
-    memory: Table | None = None,
-) -> Context:
-    """Return what a look at the nodes rests on; probes that cost minutes are left out unless asked for."""
-    return Context(
-        at=at,
-        version=__version__,
-        line=line,
-        needs=needs(recipe, line, memory),
-        floors=floors,
-        left_out=tuple(sorted(left_out)),
-    )
-
-
-def scene(bundle: Bundle) -> Scene:
-    """Return what the gates judge."""
-    known = bundle.context
-    return Scene(line=known.line, needs=known.needs, facts=collect.facts(bundle), floors=known.floors)
 
 
 def boot(plan: Plan, clock: Clock, report: Report) -> Boot:
@@ -137,10 +107,10 @@ class _Ritual:
 
     def _context(self, left_out: frozenset[str]) -> Context:
         plan = self.plan
-        return context(plan.line, plan.recipe, plan.floors, self.clock.today(), left_out, plan.memory)
+        return survey.context(plan.line, plan.recipe, plan.floors, self.clock.today(), left_out, plan.memory)
 
     def _judge(self, stage: Stage, bundle: Bundle, *, settled: bool) -> Boot | None:
-        seen = scene(bundle)
+        seen = survey.scene(bundle)
         self.findings = gates.judge(seen)
         curable = applying.CURES if self.plan.apply else frozenset()
         blocking = gates.blocking(

@@ -6,8 +6,7 @@ from typing import cast
 
 from bootcheck import collect, redact
 from bootcheck.probes import table as probes
-from launcher import applying, asking
-from launcher import boot as ritual
+from launcher import applying, asking, survey
 from launcher.needs import needs
 from launcher.plan import STAGES, Plan, Stage
 from sparkctl import edge
@@ -60,7 +59,7 @@ def _show_memory(session: Session, plan: Plan) -> None:
 
 def _probes(session: Session, plan: Plan) -> dict[str, list[list[str]]]:
     """Return the commands that the check runs on each node."""
-    known = ritual.context(
+    known = survey.context(
         plan.line, plan.recipe, plan.floors, session.clock.today(), probes.requested(), plan.memory
     )
     return {

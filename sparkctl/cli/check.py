@@ -13,7 +13,7 @@ from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from bootcheck.gates.gate import Scene
 from bootcheck.probes import table as probes
-from launcher import boot as ritual
+from launcher import survey
 from sparkctl import ansible, edge
 from sparkctl.cli import memory_table, served
 from sparkctl.cli.hold import hold
@@ -70,7 +70,7 @@ def check(
     chosen = served.choose(session, line, recipe, set_)
     bundle = look(session, chosen, quick=quick, hash_model=hash_model)
     accepted = served.accepted(chosen.line, None)
-    return show_scene(session, ritual.scene(bundle), accepted, frozenset(bundle.context.left_out))
+    return show_scene(session, survey.scene(bundle), accepted, frozenset(bundle.context.left_out))
 
 
 def look(session: Session, chosen: Served, *, quick: bool, hash_model: bool = False) -> Bundle:
@@ -88,7 +88,7 @@ def look(session: Session, chosen: Served, *, quick: bool, hash_model: bool = Fa
                 console.warn(f"{busy.message}: what loads GPU and fabric is left out, and not judged")
                 quick = True
         left_out = on_request | (probes.loading() - probes.requested() if quick else frozenset())
-        context = ritual.context(
+        context = survey.context(
             line,
             chosen.recipe,
             chosen.floors,
@@ -126,7 +126,7 @@ def _replay(session: Session, path: Path) -> int:
         session.console.warn(
             f"this sparkctl knows no probe {', '.join(strange)}: what they say is not judged"
         )
-    return show_scene(session, ritual.scene(found), left_out=frozenset(context.left_out))
+    return show_scene(session, survey.scene(found), left_out=frozenset(context.left_out))
 
 
 def show_scene(

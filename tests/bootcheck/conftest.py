@@ -15,8 +15,8 @@ from bootcheck.facts import Bundle, Context
 from bootcheck.floors import Floors, override
 from bootcheck.gates.gate import Scene
 from bootcheck.needs import ModelFile, Needs
-from launcher.boot import context
 from launcher.recipe import Recipe
+from launcher.survey import context
 from sparkctl import edge, inventory
 from sparkctl.line import Line
 

@@ -11,7 +11,7 @@ import pytest
 from bootcheck import gates
 from bootcheck.facts import Bundle
 from bootcheck.findings import exit_code
-from launcher.boot import scene
+from launcher.survey import scene
 from rehearsal.cluster import Scenario, scenarios
 from sparkctl import edge
 

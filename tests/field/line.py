@@ -21,7 +21,7 @@ from bootcheck import collect, gates
 from bootcheck.facts import Bundle, Context, Record
 from bootcheck.floors import Floors
 from bootcheck.needs import ModelFile, Needs
-from launcher import boot
+from launcher import survey
 from launcher.recipe import Recipe
 from sparkctl import ansible, edge, inventory
 from sparkctl.ansible import Answer
@@ -68,7 +68,7 @@ def _context(given: Given, text: str = "") -> Context:
         _railed(node, given.get("rails", {})) for node in line.nodes[: given.get("size", len(line.nodes))]
     ]
     cut = dataclasses.replace(line, nodes=tuple(nodes))
-    known = boot.context(cut, recipe(), Floors(), "2026-11-29T12:00:00Z")
+    known = survey.context(cut, recipe(), Floors(), "2026-11-29T12:00:00Z")
     return dataclasses.replace(known, needs=_needs(known.needs, given, text))
 
 
@@ -155,7 +155,7 @@ def _judged(known: Context, given: Given, answers: list[Answer]) -> list[Outcome
     sound = _sound(json.dumps({name: given[name] for name in ("rails", "size") if name in given}))
     placed = collect.bundle(known, tuple(answers)).nodes
     nodes = {**sound.nodes, **{one.host: placed[one.host] for one in answers}}
-    found = gates.judge(boot.scene(Bundle(context=known, nodes=nodes)))
+    found = gates.judge(survey.scene(Bundle(context=known, nodes=nodes)))
     return [
         Outcome(by=one.gate, verdict=one.verdict, said=one.measured, hint=one.hint, node=one.node)
         for one in found

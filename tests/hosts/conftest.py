@@ -19,7 +19,7 @@ from bootcheck.facts import Bundle
 from bootcheck.findings import Finding
 from bootcheck.floors import Floors
 from bootcheck.probes import table as probes
-from launcher import boot
+from launcher import survey
 from launcher.recipe import Recipe
 from rehearsal.hosts import Rack, obstacle, raised
 from sparkctl import edge, inventory
@@ -64,14 +64,14 @@ def look() -> Look:
         line = inventory.read(path).line(None)
         recipe = edge.read(ROOT / "recipes" / "v41-flash-exl3-tp4.yml", Recipe)
         others = frozenset(probe.name for probe in probes.PROBES) - set(names)
-        return collect.collect(boot.context(line, recipe, Floors(), NOW, others))
+        return collect.collect(survey.context(line, recipe, Floors(), NOW, others))
 
     return read
 
 
 def findings(bundle: Bundle, gate: str) -> dict[str, Finding]:
     """Return what one gate says of each host."""
-    return {one.node: one for one in gates.judge(boot.scene(bundle)) if one.gate == gate}
+    return {one.node: one for one in gates.judge(survey.scene(bundle)) if one.gate == gate}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ import pytest
 from bootcheck.facts import Bundle
 from bootcheck.probes.fabric import Ping
 from bootcheck.probes.transfer import Transfer, Transfers
-from launcher import boot
+from launcher import survey
 from rehearsal.hosts import Cable, Rack
 from sparkctl import ansible, inventory
 
@@ -31,7 +31,7 @@ def troubled(rack: Rack, look: Look) -> Bundle:
 
 def lost(bundle: Bundle, name: str) -> dict[str, int | None]:
     """Return the addresses that did not answer a host, each with the MTU of the own interface where that refused."""
-    facts = next(facts for facts in boot.scene(bundle).facts if facts.node == name)
+    facts = next(facts for facts in survey.scene(bundle).facts if facts.node == name)
     pings = [ping for ping in facts.all(Ping) if isinstance(ping, Ping)]
     return {ping.address: ping.local_mtu for ping in pings if ping.received < ping.sent}
 
@@ -124,5 +124,5 @@ def test_a_capped_rail_is_measured_and_named(rack: Rack, look: Look) -> None:
 
 def transfers(bundle: Bundle) -> list[Transfer]:
     """Return what every rail of every host carried."""
-    told = [facts.one(Transfers) for facts in boot.scene(bundle).facts]
+    told = [facts.one(Transfers) for facts in survey.scene(bundle).facts]
     return [row for each in told if isinstance(each, Transfers) for row in each.rails]

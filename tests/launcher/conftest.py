@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bootcheck.floors import Floors
-from launcher.boot import context
 from launcher.recipe import EngineFacts, Recipe
+from launcher.survey import context
 from sparkctl import edge, inventory
 from sparkctl.line import Line
 
