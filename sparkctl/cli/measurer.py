@@ -12,8 +12,8 @@ from ledger.entry import Body, Kind
 from ledger.epochs import changes, fingerprint
 from ledger.journal import Journal
 from ledger.texts import Texts
-from sparkctl.cli import quality, told_climb
 from sparkctl.cli import quality_ground as grounds
+from sparkctl.cli import quality_run, told_climb
 from sparkctl.cli.endpoint import Chosen
 from sparkctl.cli.patience import Patience
 from sparkctl.cli.recorded import read
@@ -132,13 +132,13 @@ class Measurer:
 
     def _quality(self, plan: plans.Plan, on: Sequence[Lever]) -> str:
         """Ask the quality batteries of what serves now, and return the first that does not pass."""
-        for wish in quality.of_levers(on, self.ladder.quality):
+        for wish in quality_run.of_levers(on, self.ladder.quality):
             said = self._asked(plan, wish)
             if said != "passes":
                 return said
         return "passes"
 
-    def _asked(self, plan: plans.Plan, wish: quality.Wish) -> str:
+    def _asked(self, plan: plans.Plan, wish: quality_run.Wish) -> str:
         """Ask one battery; where it scores texts and no reference is on record there is nothing to judge them by."""
         name = plan.recipe.model.served_name
         if wish.whole.probe and grounds.ground(self.session, wish.whole).reference(None, name) is None:
@@ -146,7 +146,7 @@ class Measurer:
         endpoint = Endpoint(url=plan.line.url, model=name, key_file=plan.line.api_key_file)
         self.teller.doing(f"asking the quality battery {wish.whole.name}")
         chosen = Chosen(endpoint=endpoint, line=plan.line, boot=plan.boot)
-        outcome = quality.ask_and_record(self.session, chosen, wish).measured.outcome
+        outcome = quality_run.ask_and_record(self.session, chosen, wish).measured.outcome
         self.teller.tell(Asked(verdict=outcome.verdict, why=outcome.why))
         return outcome.verdict
 
