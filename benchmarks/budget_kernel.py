@@ -26,6 +26,7 @@ import torch  # noqa: E402 - found beside the plug-in
 
 from budget_kernel_report import Case, Ceiling, document, faults, plotted, table  # noqa: E402
 from sparkctl_vllm import native  # noqa: E402
+from sparkctl_vllm.step import Priced, Rows  # noqa: E402
 from sparkctl_vllm.tiles import bytes_of  # noqa: E402
 
 LAYERS = 40
@@ -206,10 +207,9 @@ class Bench:
         packs, tables = self.weights.packs, self.weights.importances
         for layer in range(LAYERS):
             one = layer % len(packs)
-            self.kernel(
-                packs[one], tables[one], self.price, floor, self.x[layer], self.picks[layer], self.routed[layer],
-                self.valid, self.out[layer],
-            )  # fmt: skip
+            how = Priced(importance=tables[one], price=self.price, floor=floor)
+            rows = Rows(x=self.x[layer], picks=self.picks[layer], weights=self.routed[layer])
+            self.kernel(packs[one], how, rows, self.valid, self.out[layer])
 
     def _tiles(self, price: float, floor: int) -> float:
         """Return the mean unique tiles a layer of what is about to be replayed."""

@@ -40,7 +40,7 @@ from sparkctl_vllm.serving.binding import Bound  # noqa: E402
 from sparkctl_vllm.serving.budget import Budget  # noqa: E402
 from sparkctl_vllm.serving.figures import Figures  # noqa: E402
 from sparkctl_vllm.serving.roster import Work  # noqa: E402
-from sparkctl_vllm.step import Rows  # noqa: E402
+from sparkctl_vllm.step import Priced, Rows  # noqa: E402
 
 RANKS = 4
 SMALLER = 2.0**-7
@@ -152,10 +152,13 @@ class Bench:
 
     def _planned(self, layer: int) -> None:
         one = layer % len(self.weights.packs)
+        how = Priced(importance=self.weights.importances[one], price=self.price)
         self.kernel(
-            self.weights.packs[one], self.weights.importances[one], self.price, 1, self.x[layer], self.picks[layer],
-            self.routed[layer], self.budget.running.rows, self.out[layer],
-        )  # fmt: skip
+            self.weights.packs[one], how, self._rows(layer), self.budget.running.rows, self.out[layer]
+        )
+
+    def _rows(self, layer: int) -> Rows:
+        return Rows(x=self.x[layer], picks=self.picks[layer], weights=self.routed[layer])
 
     def _depths(self, layer: int, *, fused: bool) -> torch.Tensor:
         kept = self.budget.fused
@@ -168,9 +171,8 @@ class Bench:
 
     def _served(self, layer: int, *, fused: bool = True) -> None:
         depths = self._depths(layer, fused=fused)
-        rows = Rows(x=self.x[layer], picks=self.picks[layer], weights=self.routed[layer])
         pack = self.weights.packs[layer % len(self.weights.packs)]
-        self.kernel.read_to(pack, depths, rows, self.budget.running.rows, self.out[layer])
+        self.kernel.read_to(pack, depths, self._rows(layer), self.budget.running.rows, self.out[layer])
 
     def _defined(self, layer: int) -> None:
         self._served(layer, fused=False)

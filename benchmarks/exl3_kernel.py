@@ -32,6 +32,7 @@ from sparkctl_vllm import native  # noqa: E402
 from sparkctl_vllm.exl3 import kernel  # noqa: E402
 from sparkctl_vllm.exl3.kernel_operands import Shape  # noqa: E402
 from sparkctl_vllm.exl3.kernel_pack import Packed  # noqa: E402
+from sparkctl_vllm.step import Priced, Rows  # noqa: E402
 
 LAYERS = 40
 HIDDEN, NEURONS, EXPERTS, TOP_K = 5120, 640, 384, 6
@@ -273,10 +274,9 @@ class Bench:
         layers, tables = self.weights.layers, self.weights.importances
         for layer in range(LAYERS):
             one = layer % len(layers)
-            self.call(
-                layers[one], tables[one], self.price, floor, self.x[layer], self.picks[layer], self.routed[layer],
-                self.valid, self.out[layer],
-            )  # type: ignore[arg-type]  # fmt: skip
+            how = Priced(importance=tables[one], price=self.price, floor=floor)
+            rows = Rows(x=self.x[layer], picks=self.picks[layer], weights=self.routed[layer])
+            self.call(layers[one], how, rows, self.valid, self.out[layer])  # type: ignore[arg-type]
 
     def _tiles(self, price: float, floor: int) -> float:
         loads = loads_of(self.picks, self.routed)

@@ -18,6 +18,7 @@ from rank_layouts import Layout, importances, routing
 from sparkctl_vllm import native, waterfill
 from sparkctl_vllm.loads import loads
 from sparkctl_vllm.price import fixed
+from sparkctl_vllm.step import Priced, Rows
 
 LAYERS, DIFFERENT, POOL, WARM = 40, 8, 24, 3
 TOP_K, HIDDEN, LIMIT = int(SHAPE["top_k"]), int(SHAPE["hidden"]), SHAPE["limit"]
@@ -208,10 +209,9 @@ class Rank:
             one = layer % DIFFERENT
             if marks:
                 marks[layer][0].record()
-            self.kernel(
-                self.packs[one], self.tables[one], self.price[layer : layer + 1], floor, self.x[layer],
-                self.picks[layer], self.weights[layer], self.valid, self.out[layer],
-            )  # fmt: skip
+            how = Priced(importance=self.tables[one], price=self.price[layer : layer + 1], floor=floor)
+            rows = Rows(x=self.x[layer], picks=self.picks[layer], weights=self.weights[layer])
+            self.kernel(self.packs[one], how, rows, self.valid, self.out[layer])
             self.sums[layer].copy_(self.out[layer])
             if marks:
                 marks[layer][1].record()
@@ -235,11 +235,10 @@ class Reader:
         self, picks: NDArray[np.int32], weights: NDArray[np.float32], valid: int, price: float, floor: int
     ) -> NDArray[np.int32]:
         """Run a step and return the depths that the kernel planned, [experts of the rank]."""
-        self.kernel(
-            self.pack, self.table, torch.tensor([price], device="cuda"), floor, self.x,
-            torch.from_numpy(picks).cuda(), torch.from_numpy(weights).cuda(),
-            torch.tensor([valid], dtype=torch.int32, device="cuda"), self.out,
-        )  # fmt: skip
+        how = Priced(importance=self.table, price=torch.tensor([price], device="cuda"), floor=floor)
+        rows = Rows(x=self.x, picks=torch.from_numpy(picks).cuda(), weights=torch.from_numpy(weights).cuda())
+        counted = torch.tensor([valid], dtype=torch.int32, device="cuda")
+        self.kernel(self.pack, how, rows, counted, self.out)
         return self.kernel.workspace.told[1].cpu().numpy()
 
 

@@ -11,7 +11,7 @@ if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
 
 from sparkctl_vllm import experts, native, reference, tiles
-from sparkctl_vllm.step import Reading, Step
+from sparkctl_vllm.step import Priced, Reading, Step
 
 TOLERANCE = 1e-3
 """Relative error of a layer's output against float64. Ours: float16 h gives some 2e-4."""
@@ -70,9 +70,8 @@ def run(made, pack, one, how):
     )
     kernel = native.Kernel(shape, one.x.device)
     out = torch.full(one.x.shape, float("nan"), device="cuda")
-    price = torch.tensor([how.price], device="cuda")
     valid = torch.tensor([one.valid], dtype=torch.int32, device="cuda")
-    kernel(pack, how.importance.T.contiguous(), price, how.floor, one.x, one.picks, one.weights, valid, out)
+    kernel(pack, Priced.of(how), one, valid, out)
     torch.cuda.synchronize()
     return out, kernel.workspace.told
 
@@ -147,19 +146,18 @@ def test_a_graph_replays_with_other_routing(layer):
         limit=made.limit,
     )
     kernel, out = native.Kernel(shape, one.x.device), torch.empty(one.x.shape, device="cuda")
-    price, valid = torch.tensor([0.0], device="cuda"), torch.tensor([16], dtype=torch.int32, device="cuda")
-    table = how.importance.T.contiguous()
+    valid, priced = torch.tensor([16], dtype=torch.int32, device="cuda"), Priced.of(replace(how, price=0.0))
     graph = torch.cuda.CUDAGraph()
-    kernel(pack, table, price, 1, one.x, one.picks, one.weights, valid, out)
+    kernel(pack, priced, one, valid, out)
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):
         for _ in range(3):
-            kernel(pack, table, price, 1, one.x, one.picks, one.weights, valid, out)
+            kernel(pack, priced, one, valid, out)
     for cut, live in ((3e4, 16), (3e5, 5), (0.0, 1)):
         fresh = step(made, top_k, 16, skew=1.0, valid=live)
         for mine, theirs in ((one.x, fresh.x), (one.picks, fresh.picks), (one.weights, fresh.weights)):
             mine.copy_(theirs)
-        price.fill_(cut)
+        priced.price.fill_(cut)
         valid.fill_(live)
         out.fill_(float("nan"))
         graph.replay()

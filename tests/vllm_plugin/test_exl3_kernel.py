@@ -18,7 +18,7 @@ from sparkctl_vllm import reference
 from sparkctl_vllm.exl3 import codebook, kernel, kernel_pack, kernel_reference, matrix, trellis
 from sparkctl_vllm.exl3.kernel_experts import Exl3Experts, Stack
 from sparkctl_vllm.exl3.kernel_operands import Shape
-from sparkctl_vllm.step import Reading, Step
+from sparkctl_vllm.step import Priced, Reading, Step
 
 EXPERTS, TOP_K, HIDDEN = 16, 4, 5120
 RATES = [(2, 2, 2), (3, 3, 3), (4, 4, 4), (2, 4, 3), (4, 3, 2)]
@@ -79,19 +79,8 @@ def run(experts, packed, one, how, exact=False, ready=None):  # noqa: FBT002, PL
     """Run the kernel once; the output is poisoned before."""
     ready = ready or prepared(experts, one, exact)
     out = torch.full(one.x.shape, float("nan"), device="cuda")
-    price = torch.tensor([how.price], device="cuda")
     valid = torch.tensor([one.valid], dtype=torch.int32, device="cuda")
-    ready(
-        packed,
-        how.importance.T.contiguous(),
-        price,
-        how.floor,
-        one.x,
-        one.picks,
-        one.weights,
-        valid,
-        out,
-    )
+    ready(packed, Priced.of(how), one, valid, out)
     torch.cuda.synchronize()
     return out, ready.workspace.told
 
@@ -284,19 +273,18 @@ def test_a_graph_replays_with_other_routing(layer, definition):
     experts, packed = layer
     one, how = step(experts, 16), reading(experts, 2e5)
     ready, out = prepared(experts, one, exact=False), torch.empty(one.x.shape, device="cuda")
-    price, valid = torch.tensor([0.0], device="cuda"), torch.tensor([16], dtype=torch.int32, device="cuda")
-    table = how.importance.T.contiguous()
-    ready(packed, table, price, 1, one.x, one.picks, one.weights, valid, out)
+    valid, priced = torch.tensor([16], dtype=torch.int32, device="cuda"), Priced.of(replace(how, price=0.0))
+    ready(packed, priced, one, valid, out)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(3):
-            ready(packed, table, price, 1, one.x, one.picks, one.weights, valid, out)
+            ready(packed, priced, one, valid, out)
     for cut, live in ((2e5, 16), (1e6, 5), (0.0, 1)):
         fresh = step(experts, 16, skew=1.0, valid=live)
         for mine, theirs in ((one.x, fresh.x), (one.picks, fresh.picks), (one.weights, fresh.weights)):
             mine.copy_(theirs)
-        price.fill_(cut)
+        priced.price.fill_(cut)
         valid.fill_(live)
         out.fill_(float("nan"))
         graph.replay()

@@ -9,7 +9,7 @@ pytest.importorskip("triton", reason="no Triton here: run by scripts/check --eng
 
 from sparkctl_vllm import experts, native, path, reference, triton_experts
 from sparkctl_vllm.refusal import Refusal
-from sparkctl_vllm.step import Reading, Step
+from sparkctl_vllm.step import Priced, Reading, Step
 
 from .compiled import built
 
@@ -63,21 +63,8 @@ def run(made, one, how):
     kernel.workspace.h.fill_(float("nan"))
     kernel.workspace.parts.fill_(float("nan"))
     out = torch.full(one.x.shape, float("nan"), device=DEVICE)
-    price, valid = (
-        torch.tensor([how.price], device=DEVICE),
-        torch.tensor([one.valid], dtype=torch.int32, device=DEVICE),
-    )
-    kernel(
-        kernel.packed(made),
-        how.importance.T.contiguous(),
-        price,
-        how.floor,
-        one.x,
-        one.picks,
-        one.weights,
-        valid,
-        out,
-    )
+    valid = torch.tensor([one.valid], dtype=torch.int32, device=DEVICE)
+    kernel(kernel.packed(made), Priced.of(how), one, valid, out)
     return out, kernel.workspace
 
 
@@ -122,8 +109,7 @@ def test_every_rounding_of_a_load_is_the_definitions(made):
     kernel = triton_experts.Kernel(shape_of(made, 1), torch.device(DEVICE))
     for weight in near.tolist():
         one = replace(step(1), weights=torch.full((1, TOP_K), weight, device=DEVICE))
-        price, valid = torch.zeros(1, device=DEVICE), torch.ones(1, dtype=torch.int32, device=DEVICE)
-        kernel.plan(how.importance.T.contiguous(), price, 1, one.picks, one.weights, valid)
+        kernel.plan(Priced.of(how), one, torch.ones(1, dtype=torch.int32, device=DEVICE))
         assert torch.equal(kernel.workspace.loads, reference.planned(one, how, COUNT).loads)
 
 
@@ -141,10 +127,9 @@ def test_a_pack_of_the_other_format_is_refused(made):
     one = step(2)
     shape = replace(shape_of(made, 2), mxfp4=made.gate.scales is None)
     kernel = triton_experts.Kernel(shape, torch.device(DEVICE))
+    priced = Priced(importance=torch.ones(1), price=torch.ones(1))
     with pytest.raises(Refusal, match="pack: torch"):
-        kernel(
-            kernel.packed(made), *[torch.ones(1)] * 2, 1, one.x, one.picks, one.weights, *[torch.ones(1)] * 2
-        )
+        kernel(kernel.packed(made), priced, one, torch.ones(1), torch.ones(1))
 
 
 def test_bf16_is_read_in_triton_with_a_line():

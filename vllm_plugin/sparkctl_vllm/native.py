@@ -19,7 +19,7 @@ from sparkctl_vllm.experts import TILE, Experts
 from sparkctl_vllm.loads import MOST_WEIGHT
 from sparkctl_vllm.operands import Operands, Sizes
 from sparkctl_vllm.refusal import Refusal, demand
-from sparkctl_vllm.step import MOST_TOP_K, Rows
+from sparkctl_vllm.step import MOST_TOP_K, Priced, Rows
 
 SOURCE = Path(__file__).with_name("cuda") / "budget.cu"
 ARCHITECTURES = ("90", "121")
@@ -164,25 +164,15 @@ class Kernel:
         """Return the weights as the kernel reads them."""
         return tiles.fragments(experts)
 
-    def __call__(  # noqa: PLR0913, PLR0917 - the operands of one layer
-        self,
-        pack: torch.Tensor,
-        importance: torch.Tensor,
-        price: torch.Tensor,
-        floor: int,
-        x: torch.Tensor,
-        picks: torch.Tensor,
-        weights: torch.Tensor,
-        valid: torch.Tensor,
-        out: torch.Tensor,
+    def __call__(
+        self, pack: torch.Tensor, how: Priced, rows: Rows, valid: torch.Tensor, out: torch.Tensor
     ) -> torch.Tensor:
-        """Read one layer into `out`, float32 [rows, hidden]. `importance` is [tiles, experts]; price and valid are one number on the device."""
-        return self._launch(
-            Operands(
-                pack=pack, importance=importance, price=price, x=x, picks=picks, weights=weights, valid=valid, out=out
-            ),
-            floor,
+        """Read one layer into `out`, float32 [rows, hidden]; `valid` is one number on the device."""
+        given = Operands(
+            pack=pack, importance=how.importance, price=how.price,
+            x=rows.x, picks=rows.picks, weights=rows.weights, valid=valid, out=out,
         )  # fmt: skip
+        return self._launch(given, how.floor)
 
     def read_to(
         self, pack: torch.Tensor, depths: torch.Tensor, rows: Rows, valid: torch.Tensor, out: torch.Tensor

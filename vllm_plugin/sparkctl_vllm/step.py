@@ -54,6 +54,25 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Priced:
+    """A reading as the kernels take it: importance float32 [tiles, experts] and the price, one number, both on the device.
+
+    A captured graph keeps the addresses, so a price that is written there counts from the next replay on.
+    """
+
+    importance: torch.Tensor
+    price: torch.Tensor
+    floor: int = 1
+
+    @classmethod
+    def of(cls, reading: Reading) -> "Priced":
+        """Lay a reading out for the kernels, on the device of its importance."""
+        importance = reading.importance.T.contiguous()
+        price = torch.tensor([reading.price], device=importance.device)
+        return cls(importance=importance, price=price, floor=reading.floor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """What a layer is asked: x bf16 [rows, hidden], picks int32 and router weights float32 [rows, top-k], all contiguous."""
 

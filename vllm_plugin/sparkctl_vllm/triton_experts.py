@@ -12,7 +12,7 @@ from sparkctl_vllm.experts import TILE, Experts
 from sparkctl_vllm.native import Shape, prescale
 from sparkctl_vllm.operands import Operands
 from sparkctl_vllm.refusal import demand
-from sparkctl_vllm.step import MOST_TOP_K, Rows
+from sparkctl_vllm.step import MOST_TOP_K, Priced, Rows
 
 BLOCK_K, BLOCK_N, BLOCK_SUM = 128, 128, 1024
 """Hidden channels, outputs of down and outputs of the sum that a program takes at once. Ours: portable sizes, not tuned for a device."""
@@ -70,24 +70,16 @@ class Kernel:
         """Return the weights as these kernels read them."""
         return tiles.rows(experts)
 
-    def __call__(  # noqa: PLR0913, PLR0917 - the operands of one layer
-        self,
-        pack: torch.Tensor,
-        importance: torch.Tensor,
-        price: torch.Tensor,
-        floor: int,
-        x: torch.Tensor,
-        picks: torch.Tensor,
-        weights: torch.Tensor,
-        valid: torch.Tensor,
-        out: torch.Tensor,
+    def __call__(
+        self, pack: torch.Tensor, how: Priced, rows: Rows, valid: torch.Tensor, out: torch.Tensor
     ) -> torch.Tensor:
-        """Read one layer into `out`, float32 [rows, hidden]. `importance` is [tiles, experts]; price and valid are one number on the device."""
+        """Read one layer into `out`, float32 [rows, hidden]; `valid` is one number on the device."""
         given = Operands(
-            pack=pack, importance=importance, price=price, x=x, picks=picks, weights=weights, valid=valid, out=out
+            pack=pack, importance=how.importance, price=how.price,
+            x=rows.x, picks=rows.picks, weights=rows.weights, valid=valid, out=out,
         )  # fmt: skip
         given.checked(self.shape.sizes)
-        self.plan(importance, price, floor, picks, weights, valid)
+        self.plan(how, rows, valid)
         return self._computed(given)
 
     def read_to(
@@ -98,7 +90,7 @@ class Kernel:
             pack=pack, depths=depths, x=rows.x, picks=rows.picks, weights=rows.weights, valid=valid, out=out
         )
         given.checked(self.shape.sizes)
-        self._plan(None, None, depths, 1, rows.picks, rows.weights, valid)
+        self._plan(None, depths, rows, valid)
         return self._computed(given)
 
     def _computed(self, given: Operands) -> torch.Tensor:
@@ -121,31 +113,15 @@ class Kernel:
         )  # fmt: skip
         return given.out
 
-    def plan(  # noqa: PLR0913, PLR0917 - what a step is planned from
-        self,
-        importance: torch.Tensor,
-        price: torch.Tensor,
-        floor: int,
-        picks: torch.Tensor,
-        weights: torch.Tensor,
-        valid: torch.Tensor,
-    ) -> None:
+    def plan(self, how: Priced, rows: Rows, valid: torch.Tensor) -> None:
         """Write loads, depths, counts and order of a step into the workspace."""
-        self._plan(importance, price, None, floor, picks, weights, valid)
+        self._plan(how, None, rows, valid)
 
-    def _plan(  # noqa: PLR0913, PLR0917 - what a step is planned from
-        self,
-        importance: torch.Tensor | None,
-        price: torch.Tensor | None,
-        depths: torch.Tensor | None,
-        floor: int,
-        picks: torch.Tensor,
-        weights: torch.Tensor,
-        valid: torch.Tensor,
-    ) -> None:
+    def _plan(self, how: Priced | None, depths: torch.Tensor | None, rows: Rows, valid: torch.Tensor) -> None:
+        importance, price, floor = (how.importance, how.price, how.floor) if how else (None, None, 1)
         shape, space = self.shape, self.workspace
         triton_kernels.plan[(shape.experts,)](
-            picks, weights, valid, importance, price, depths, space.loads, space.depths, space.counts, space.order,
+            rows.picks, rows.weights, valid, importance, price, depths, space.loads, space.depths, space.counts, space.order,
             floor, shape.tiles, shape.rows, shape.experts,
             TOP_K=shape.top_k, PICKS=triton.next_power_of_2(shape.rows * shape.top_k),
             TILES=triton.next_power_of_2(shape.tiles), GIVEN=depths is not None,

@@ -14,7 +14,7 @@ from sparkctl_vllm.exl3.kernel_operands import OPERANDS, Shape, check
 from sparkctl_vllm.exl3.kernel_pack import Packed
 from sparkctl_vllm.exl3.matrix import BLOCK
 from sparkctl_vllm.refusal import demand
-from sparkctl_vllm.step import MOST_TOP_K, Rows
+from sparkctl_vllm.step import MOST_TOP_K, Priced, Rows
 
 SOURCE = native.SOURCE.with_name("exl3.cu")
 HIDDEN = (5120,)
@@ -66,21 +66,12 @@ class Kernel:
         size = self._library.exl3_space(shape.rows, shape.top_k, shape.tiles, shape.hidden, self.blocks)
         self.workspace = Workspace.of(shape, size, device)
 
-    def __call__(  # noqa: PLR0913, PLR0917 - the operands of one layer
-        self,
-        weights: Packed,
-        importance: torch.Tensor,
-        price: torch.Tensor,
-        floor: int,
-        x: torch.Tensor,
-        picks: torch.Tensor,
-        routed: torch.Tensor,
-        valid: torch.Tensor,
-        out: torch.Tensor,
+    def __call__(
+        self, weights: Packed, how: Priced, rows: Rows, valid: torch.Tensor, out: torch.Tensor
     ) -> torch.Tensor:
-        """Read one layer into `out`, float32 [rows, hidden]. `importance` is [tiles, experts]; price and valid are one number on the device."""
-        tensors = (importance, price, None, x, picks, routed, valid, out)
-        return self._launch(weights, dict(zip(OPERANDS, tensors, strict=True)), floor)
+        """Read one layer into `out`, float32 [rows, hidden]; `valid` is one number on the device."""
+        tensors = (how.importance, how.price, None, rows.x, rows.picks, rows.weights, valid, out)
+        return self._launch(weights, dict(zip(OPERANDS, tensors, strict=True)), how.floor)
 
     def read_to(
         self, weights: Packed, depths: torch.Tensor, rows: Rows, valid: torch.Tensor, out: torch.Tensor
