@@ -168,28 +168,13 @@ class Kernel:
         self, pack: torch.Tensor, how: Priced, rows: Rows, valid: torch.Tensor, out: torch.Tensor
     ) -> torch.Tensor:
         """Read one layer into `out`, float32 [rows, hidden]; `valid` is one number on the device."""
-        given = Operands(
-            pack=pack, importance=how.importance, price=how.price,
-            x=rows.x, picks=rows.picks, weights=rows.weights, valid=valid, out=out,
-        )  # fmt: skip
-        return self._launch(given, how.floor)
+        return self._launch(Operands.of(pack, how, rows, valid, out), how.floor)
 
     def read_to(
         self, pack: torch.Tensor, depths: torch.Tensor, rows: Rows, valid: torch.Tensor, out: torch.Tensor
     ) -> torch.Tensor:
         """Read one layer to depths that are given, int32 [experts] in tiles, on the device: at least 1 of each expert that is picked."""
-        return self._launch(
-            Operands(
-                pack=pack,
-                depths=depths,
-                x=rows.x,
-                picks=rows.picks,
-                weights=rows.weights,
-                valid=valid,
-                out=out,
-            ),
-            1,
-        )
+        return self._launch(Operands.of(pack, depths, rows, valid, out), 1)
 
     def _launch(self, given: Operands, floor: int) -> torch.Tensor:
         shape, space = self.shape, self.workspace

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 import torch
 
 from sparkctl_vllm.refusal import demand
+from sparkctl_vllm.step import Priced, Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,23 @@ class Operands:
     weights: torch.Tensor
     valid: torch.Tensor
     out: torch.Tensor
+
+    @classmethod
+    def of(
+        cls,
+        pack: torch.Tensor,
+        how: Priced | torch.Tensor,
+        rows: Rows,
+        valid: torch.Tensor,
+        out: torch.Tensor,
+    ) -> "Operands":
+        """Gather them from what a kernel is called with; a tensor in the place of a reading is the depths themselves."""
+        by = (
+            {"depths": how}
+            if isinstance(how, torch.Tensor)
+            else {"importance": how.importance, "price": how.price}
+        )
+        return cls(pack=pack, **by, x=rows.x, picks=rows.picks, weights=rows.weights, valid=valid, out=out)
 
     def checked(self, sizes: Sizes) -> None:
         """Refuse the first that does not fit, by its name: a kernel would read or write beside it."""

@@ -74,10 +74,7 @@ class Kernel:
         self, pack: torch.Tensor, how: Priced, rows: Rows, valid: torch.Tensor, out: torch.Tensor
     ) -> torch.Tensor:
         """Read one layer into `out`, float32 [rows, hidden]; `valid` is one number on the device."""
-        given = Operands(
-            pack=pack, importance=how.importance, price=how.price,
-            x=rows.x, picks=rows.picks, weights=rows.weights, valid=valid, out=out,
-        )  # fmt: skip
+        given = Operands.of(pack, how, rows, valid, out)
         given.checked(self.shape.sizes)
         self.plan(how, rows, valid)
         return self._computed(given)
@@ -86,9 +83,7 @@ class Kernel:
         self, pack: torch.Tensor, depths: torch.Tensor, rows: Rows, valid: torch.Tensor, out: torch.Tensor
     ) -> torch.Tensor:
         """Read one layer to depths that are given, int32 [experts] in tiles: at least 1 of each expert that is picked."""
-        given = Operands(
-            pack=pack, depths=depths, x=rows.x, picks=rows.picks, weights=rows.weights, valid=valid, out=out
-        )
+        given = Operands.of(pack, depths, rows, valid, out)
         given.checked(self.shape.sizes)
         self._plan(None, depths, rows, valid)
         return self._computed(given)
