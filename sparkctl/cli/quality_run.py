@@ -68,11 +68,11 @@ def ask_and_record(session: Session, chosen: Chosen, wish: Wish) -> Shown:
     """Ask, judge, and write the row; a line is held by the caller."""
     known = grounds.ground(session, wish.whole)
     reference = known.reference(wish.named, chosen.endpoint.model)
+    asked_of = grounds.fingerprint(session, chosen.boot, chosen.endpoint.url)
     if wish.role == "floor":
         # Before anything is asked too: a whole battery takes minutes.
-        asked_of = grounds.fingerprint(session, chosen.boot, chosen.endpoint.url)
         known.demand_repeat(reference, grounds.read_fingerprint(asked_of))
-    heard = _heard(session, chosen, wish)
+    heard = _heard(session, chosen, wish, asked_of)
     if wish.role == "floor":
         known.demand_repeat(reference, grounds.read_fingerprint(heard.fingerprint))
     judged = _judged(known, reference, wish, heard)
@@ -105,9 +105,8 @@ def ask_and_record(session: Session, chosen: Chosen, wish: Wish) -> Shown:
     return Shown(row=row, measured=measured, judged=judged, role=wish.role, score=heard.score)
 
 
-def _heard(session: Session, chosen: Chosen, wish: Wish) -> _Heard:
-    """Ask the battery, and the problems of EvalPlus where they are wanted."""
-    asked_of = grounds.fingerprint(session, chosen.boot, chosen.endpoint.url)
+def _heard(session: Session, chosen: Chosen, wish: Wish, asked_of: Body) -> _Heard:
+    """Ask the battery, and the problems of EvalPlus where they are wanted; the server's word joins what is known of the boot."""
     name, started, began = session.new_id("quality"), session.clock.today(), session.clock.monotonic_s()
     asked = asking.ask(
         chosen.endpoint, wish.asks, run_tag=name, clock=session.clock, report=session.console.progress
