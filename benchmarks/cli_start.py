@@ -60,8 +60,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=15, help="counted runs (default 15)")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     options = parser.parse_args()
-    with TemporaryDirectory(prefix="sparkctl-start-") as state:
-        starts = [start(arguments, wanted, options.runs, state) for arguments, wanted in BARS_S.items()]
+    with TemporaryDirectory(prefix="sparkctl-start-") as folder:
+        starts = [start(arguments, wanted, options.runs, folder) for arguments, wanted in BARS_S.items()]
     if options.json:
         print(json.dumps([asdict(one) for one in starts], indent=2))
     else:
@@ -69,12 +69,11 @@ def main() -> int:
     return 0 if all(one.median_s < one.wanted_s for one in starts) else 1
 
 
-def start(arguments: str, wanted_s: float, runs: int, state: str) -> Start:
-    """Time one call, and look once at what it imports; `state` keeps what a verb wants to keep."""
-    program = [str(Path(sys.executable).with_name("sparkctl")), *arguments.split()]
-    command = program if len(program) == 2 else [*program, "--state", state]
-    seconds = [wall_s(command) for _ in range(runs + 1)][1:]
-    found = imports([sys.executable, "-X", "importtime", *command])
+def start(arguments: str, wanted_s: float, runs: int, folder: str) -> Start:
+    """Time one call in a folder of its own, where a verb keeps its state, and look once at what it imports."""
+    command = [str(Path(sys.executable).with_name("sparkctl")), *arguments.split()]
+    seconds = [wall_s(command, folder) for _ in range(runs + 1)][1:]
+    found = imports([sys.executable, "-X", "importtime", *command], folder)
     return Start(
         arguments=arguments,
         runs=runs,
@@ -99,18 +98,25 @@ def told(one: Start) -> str:
     )
 
 
-def wall_s(command: list[str]) -> float:
+def wall_s(command: list[str], folder: str) -> float:
     """Run the command once and return its wall time in seconds."""
     start = time.perf_counter()
     subprocess.run(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=True
+        command,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        check=True,
     )
     return time.perf_counter() - start
 
 
-def imports(command: list[str]) -> list[Import]:
+def imports(command: list[str], folder: str) -> list[Import]:
     """Run the command once under `-X importtime` and return its imports, the heaviest first."""
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True
+    )
     found = [
         Import(module=match[4], own_ms=int(match[1]) / 1000, total_ms=int(match[2]) / 1000)
         for match in LINE.finditer(done.stderr)

@@ -30,9 +30,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "vllm_plugin"))
 
 import numpy as np  # noqa: E402 - found beside the plug-in
-from numpy.typing import NDArray  # noqa: E402
 
-from engram_beside import Beside  # noqa: E402
+from engram_beside import Beside, Rows  # noqa: E402
 from engram_files import Cache, Table, read_rows, rows_at, touch, written  # noqa: E402
 from engram_published import Published  # noqa: E402
 from engram_report import Case, faults, told  # noqa: E402
@@ -40,6 +39,7 @@ from engram_trace import Popularity  # noqa: E402
 from sparkctl_vllm.engram.membership import Membership  # noqa: E402
 from sparkctl_vllm.engram.reader import Held, Reader  # noqa: E402
 from sparkctl_vllm.engram.row_format import decode  # noqa: E402
+from sparkctl_vllm.engram.row_ids import Ids  # noqa: E402
 
 LAYERS, COLUMNS = (1, 14), 6
 SPARE = 10 * 10**9
@@ -47,8 +47,7 @@ LEAD_MS = {1: 1.45, 14: 20.3}
 """One layer of a step of 58 ms over 40 layers, and fourteen: C1 of tonyd2wild/DeepSeek-V4.1-Flash-vLLM-DGX-Spark (3.57 accepted a step at 61.1
 tokens a second). Others' figure, GB10; at C6 a step took 107 ms."""
 
-Ids = NDArray[np.int64]
-Look = Callable[[Sequence[Ids], Sequence[NDArray[np.uint16]]], float]
+Look = Callable[[Sequence[Ids], Sequence[Rows]], float]
 """Puts the rows of both tables' ids into both arrays; returns the seconds that the step waited."""
 
 
@@ -176,7 +175,7 @@ def of_coverage(
     return Set(paths=paths, caches=[*together, *apart], closing=closing, kept=len(ids[0]))
 
 
-def at_once(paths: Sequence[Published], asked: Sequence[Ids], out: Sequence[NDArray[np.uint16]]) -> float:
+def at_once(paths: Sequence[Published], asked: Sequence[Ids], out: Sequence[Rows]) -> float:
     """Put everything in place before the forward."""
     begin = time.perf_counter()
     for path, ids, rows in zip(paths, asked, out, strict=True):
@@ -184,7 +183,7 @@ def at_once(paths: Sequence[Published], asked: Sequence[Ids], out: Sequence[NDAr
     return time.perf_counter() - begin
 
 
-def at_start(readers: Sequence[Reader], asked: Sequence[Ids], out: Sequence[NDArray[np.uint16]]) -> float:
+def at_start(readers: Sequence[Reader], asked: Sequence[Ids], out: Sequence[Rows]) -> float:
     """Ask for both tables' rows before the forward, and wait for them there."""
     begin = time.perf_counter()
     for reader, ids, rows in zip(readers, asked, out, strict=True):
@@ -244,7 +243,7 @@ def steps(
     ]
 
 
-def right(rows: NDArray[np.uint16], ids: Ids, layer: int) -> bool:
+def right(rows: Rows, ids: Ids, layer: int) -> bool:
     """Hold looked-up rows against the bytes that were written, made anew from their ids."""
     from engram_files import PIECE  # noqa: PLC0415 - the files' own measure
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparkctl_vllm.engram.reader import Reader
+from sparkctl_vllm.engram.row_ids import Ids
 
-Ids = NDArray[np.int64]
 Rows = NDArray[np.uint16]
 
 
